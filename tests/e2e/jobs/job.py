@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from elasticdl.job.grant import Grant, format_grant
+from elasticdl.job.names import ANNOTATION_WORKERS
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.words import JobState
 
@@ -41,6 +44,14 @@ class JobInCluster:
     def upgrade(self, **changes: object) -> None:
         self.values = merged(self.values, {"job": changes})
         self.helm.upgrade(self.name, self.values)
+
+    def grant(self, workers: int) -> None:
+        """Give it so many workers for an hour, as a controller does."""
+        text = format_grant(Grant(workers, until=time.time() + 3600, by="test"))
+        self.kube.run(
+            "annotate", "--overwrite", f"configmap/elasticdl-{self.name}",
+            f"{ANNOTATION_WORKERS}={text}",
+        )  # fmt: skip
 
     def end_after_this_epoch(self) -> None:
         """Let a job end that was given more epochs than a test has time for."""

@@ -103,13 +103,14 @@ def let_it_happen(digits, monitor, take_room, give_room):
     digits.wait_running("worker", 3)
     monitor.targets.write()
 
-    digits.upgrade(worker={"replicas": 4})
+    digits.grant(4)
     waits = 'training_job="digits",reason="Unschedulable"'
     for drawn in (
         f'elasticdl_pending_replicas{{replica_role="worker",{waits}}}',
         f"elasticdl_cluster_pending_pods{{{waits}}}",
         "elasticdl_worker_step_seconds_count",
         "elasticdl_job_eta_seconds",
+        "elasticdl_workers_granted",
     ):
         monitor.wait_for(f"count_over_time({drawn}[1m]) > 3")
     digits.wait_steps(20)

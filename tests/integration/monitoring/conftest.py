@@ -105,14 +105,18 @@ class Cluster:
         show(self.metrics, made, waited, up=True)
         return generate_latest(self.metrics.registry)
 
-    def limits(self):
-        """What PS and workers with a limit of memory show; processes here have none."""
+    def beyond_processes(self):
+        """What is shown in a cluster alone: limits of memory, and a grant."""
         labels = f'namespace="local",training_job="{NAME}"'
         lines = [
             f'elasticdl_{role}_memory_limit_bytes{{{labels},index="{index}"}} 2e9'
             for role in ("ps", "worker")
             for index in range(2)
         ]
+        granted = (
+            f'elasticdl_workers_granted{{namespace="local",training_job="{NAME}"}}'
+        )
+        lines.append(f"{granted} 3")
         return ("\n".join(lines) + "\n").encode()
 
 
@@ -125,7 +129,7 @@ def exporter(tmp_path_factory):
         def do_GET(self):
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(cluster.text() + cluster.limits())
+            self.wfile.write(cluster.text() + cluster.beyond_processes())
 
         def log_message(self, *_):
             pass

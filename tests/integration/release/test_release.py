@@ -191,8 +191,8 @@ def test_a_release_is_in_the_registry_and_others_can_check_it(made, published):
     assert locks == [
         "images/master/lock.txt",
         "images/ps/lock.txt",
-        "images/training-jobs/lock.txt",
         "images/worker/worker-cpu.lock.txt",
+        "images/training-jobs/lock.txt",
     ]
 
 

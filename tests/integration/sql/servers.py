@@ -79,25 +79,25 @@ def mariadb(folder: Path) -> Iterator[Database]:
         capture_output=True,
     )
     port = free_port()
+    # The server runs them before it listens: nobody connects before the user is there.
+    first = folder / "first.sql"
+    first.write_text(
+        "CREATE DATABASE shop CHARACTER SET utf8mb4;\n"
+        f"CREATE USER 'reader'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
+        "GRANT ALL ON shop.* TO 'reader'@'127.0.0.1';\n"
+    )
     command = [
         server, *common, "--bind-address=127.0.0.1", f"--port={port}",
         f"--socket={folder / 's'}", f"--pid-file={folder / 'pid'}",
+        f"--init-file={first}", "--skip-name-resolve",
         "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M",
     ]  # fmt: skip
+    url = f"mysql://reader:{PASSWORD}@127.0.0.1:{port}/shop"
     with _running(command, folder, signal.SIGTERM) as process:
-        root = sqlalchemy.create_engine(
-            f"mysql+pymysql://root@localhost/mysql?unix_socket={folder / 's'}"
-        )
-        _wait(root, process, folder)
-        with root.begin() as connection:
-            for statement in (
-                "CREATE DATABASE shop CHARACTER SET utf8mb4",
-                f"CREATE USER 'reader'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
-                "GRANT ALL ON shop.* TO 'reader'@'127.0.0.1'",
-            ):
-                connection.exec_driver_sql(statement)
-        root.dispose()
-        yield Database(f"mysql://reader:{PASSWORD}@127.0.0.1:{port}/shop", port)
+        engine = sqlalchemy.create_engine(url.replace("://", "+pymysql://", 1))
+        _wait(engine, process, folder)
+        engine.dispose()
+        yield Database(url, port)
 
 
 @contextlib.contextmanager
