@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import open_reader
+from elasticdl.model.feed.columns import ColumnTensors
 
 MODULE = """
 import keras
@@ -60,6 +61,25 @@ def test_columns_give_the_batches_of_their_examples(mode, built, feeder, records
         assert all(tf.nest.flatten(same))
         if mode != "prediction":
             assert _equal(one.labels, other.labels)
+
+
+@pytest.mark.parametrize("numbers", [pa.int8(), pa.uint16(), pa.uint32(), pa.int64()])
+def test_a_files_own_dictionary_may_number_its_words_by_any_type(numbers, tmp_path):
+    words = pa.DictionaryArray.from_arrays(
+        pa.array([1, 0, 2, 1], numbers), pa.array(["bonn", "köln", ""])
+    )
+    rows = pa.table({"city": words})
+    with (
+        pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file,
+        pa.ipc.new_file(file, rows.schema) as writer,
+    ):
+        writer.write_table(rows)
+    reader = open_reader("a.arrow", data_root=tmp_path)
+    column = reader.read("a.arrow", 0, 4, skip_bad=False).values.columns["city"]
+    made = ColumnTensors().tensor(column, stored=tf.string, shape=(1,), dtype=tf.string)
+    expected = [["köln"], ["bonn"], [""], ["köln"]]
+    assert made.shape == (4, 1)
+    assert [[v.decode()] for v in made.numpy()[:, 0]] == expected
 
 
 def _equal(one, other):
