@@ -7,6 +7,7 @@ drivers agree in how they name them.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import secrets
 from collections.abc import Iterator, Sequence
@@ -205,13 +206,16 @@ class ServerRows:
         written = 0
         fetched = iter(lambda: self.result.fetchmany(_BATCH_ROWS), [])
         texts = [name for name, kind in fields if pa.types.is_string(kind)]
-        with parquet.ParquetWriter(
-            path,
-            schema,
-            compression="lz4",
-            use_dictionary=texts,
-            write_statistics=False,
-        ) as file:
+        with (
+            _without_collector(),
+            parquet.ParquetWriter(
+                path,
+                schema,
+                compression="lz4",
+                use_dictionary=texts,
+                write_statistics=False,
+            ) as file,
+        ):
             for rows in itertools.chain([self._first], fetched):
                 if not rows:
                     continue
@@ -224,6 +228,18 @@ class ServerRows:
                 file.write_batch(pa.record_batch(arrays, schema=schema))
                 written += len(rows)
         return written
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Let no garbage be looked for: rows have no cycles, and it took half of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _shown(value: Any) -> Any:

@@ -84,17 +84,20 @@ def of_values(name: str, values: Iterable[Any], stated: str = "") -> Column:
     Engines without types (SQLite) may mix them: integers and fractions are numbers, and
     anything beside text is text.
     """
-    kinds: set[Kind] = set()
-    items: set[Kind] = set()
-    words: set[str] = set()
+    found: dict[type, list[Any]] = {}
     for value in values:
-        if value is None:
-            continue
-        kind = kind_of(value)
-        kinds.add(kind)
-        words.add(type(value).__name__)
-        if kind is Kind.ARRAY:
-            items.update(kind_of(item) for item in value if item is not None)
+        found.setdefault(type(value), []).append(value)
+    found.pop(type(None), None)
+    words = {each.__name__ for each in found}
+    kinds = {kind for same in found.values() for kind in _kinds_of_same(same)}
+    items = {
+        kind_of(item)
+        for same in found.values()
+        if kind_of(same[0]) is Kind.ARRAY
+        for value in same
+        for item in value
+        if item is not None
+    }
     stated = stated or "/".join(sorted(words)) or "only NULL"
     kind = _common(kinds)
     if kind is not Kind.ARRAY:
@@ -103,6 +106,13 @@ def of_values(name: str, values: Iterable[Any], stated: str = "") -> Column:
     if item in (Kind.ARRAY, Kind.OTHER, Kind.TIME):
         return Column(name, Kind.OTHER, stated=stated)
     return Column(name, Kind.ARRAY, item=item, stated=stated)
+
+
+def _kinds_of_same(values: Sequence[Any]) -> set[Kind]:
+    """Return the kinds of values of one type: only integers of one may differ."""
+    if isinstance(values[0], int):
+        return {kind_of(min(values)), kind_of(max(values))}
+    return {kind_of(values[0])}
 
 
 def kind_of(value: Any) -> Kind:
