@@ -32,7 +32,7 @@ from elasticdl.sql.plan import (
 from frame import Benchmark, Row, interleaved, ratios, row, timed
 from jobs import steady_rate
 
-EXTRACTED, STREAMED, MEASURED, FED, EPOCH = 400_000, 100_000, 60_000, 65_536, 100_000
+EXTRACTED, STREAMED, MEASURED, FED, EPOCH = 400_000, 400_000, 60_000, 65_536, 100_000
 ROUNDS = 5
 BATCH = 128
 FLOATS = [f"f{i}" for i in range(6)]

@@ -232,7 +232,7 @@ class ServerRows:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Let no garbage be looked for: rows have no cycles, and it took half of the time."""
+    """Look for no garbage: rows have no cycles, and it took half of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
