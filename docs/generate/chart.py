@@ -151,10 +151,9 @@ def _job_outline() -> str:
     """Return a job's fields and their defaults, as comments: a platform has none."""
     from elasticdl.job.spec.job import JobSpec
 
-    required = {"name": "digits", "model": {"definition": "digits.cnn.custom_model"}}
     defaults = _defaults(JobSpec)
-    tree = {**required, **defaults}
-    tree["model"] = {**defaults["model"], **required["model"]}
+    model = {**defaults["model"], "definition": "digits.cnn.custom_model"}
+    tree = {"name": "digits", **defaults, "model": model}
     return _JOB_INTRO + textwrap.indent(_yaml({"job": tree}), "# ")
 
 
