@@ -29,6 +29,10 @@ _VALUES_INTRO = """\
 # that kind of release alone, and refused in the other.
 kind: platform
 """
+_JOB_INTRO = """
+# Job: its specification. Name and model function are asked for; the other fields are
+# here with their defaults, and docs/spec.md says what each one is.
+"""
 _DEFAULTS_INTRO = """\
 # Made by `make docs` from python/elasticdl/job; do not edit. What templates have to
 # know: a job's defaults (the ConfigMap holds the user's tree as it is), the chart's own
@@ -140,13 +144,24 @@ def values_yaml() -> str:
     """Return values.yaml: every key with its meaning above it."""
     from elasticdl.job.chart.values import ChartValues
 
-    return _VALUES_INTRO + "".join(_section(ChartValues, 0))
+    return _VALUES_INTRO + _job_outline() + "".join(_section(ChartValues, 0))
+
+
+def _job_outline() -> str:
+    """Return a job's fields and their defaults, as comments: a platform has none."""
+    from elasticdl.job.spec.job import JobSpec
+
+    defaults = _defaults(JobSpec)
+    model = {**defaults["model"], "definition": "digits.cnn.custom_model"}
+    tree = {"name": "digits", **defaults, "model": model}
+    return _JOB_INTRO + textwrap.indent(_yaml({"job": tree}), "# ")
 
 
 def _section(model: type[BaseModel], depth: int) -> Iterator[str]:
     from elasticdl.job.chart.defaults import JobDefaults
     from elasticdl.job.chart.pods import PodValues
     from elasticdl.job.values.fields import aliases, model_of
+    from pydantic import BaseModel
 
     indent = "  " * depth
     for key, info in aliases(model).items():
@@ -164,7 +179,26 @@ def _section(model: type[BaseModel], depth: int) -> Iterator[str]:
             yield from _section(inner, depth + 1)
         else:
             value = info.get_default(call_default_factory=True, validated_data={})
-            yield textwrap.indent(_yaml({key: _plain(value)}), indent)
+            if isinstance(value, list) and value and isinstance(value[0], BaseModel):
+                yield f"{indent}{key}:\n"
+                yield from _items(value, depth + 1)
+            else:
+                yield textwrap.indent(_yaml({key: _plain(value)}), indent)
+
+
+def _items(items: list[BaseModel], depth: int) -> Iterator[str]:
+    """Yield the items of a list, the keys of the first one with their meaning."""
+    from elasticdl.job.values.fields import aliases
+
+    indent = "  " * depth
+    for number, item in enumerate(items):
+        keys = aliases(type(item))
+        for place, (key, value) in enumerate(_plain(item).items()):
+            if not number:
+                text = keys[key].description or ""
+                for line in textwrap.wrap(text, _WIDTH - len(indent) - 4):
+                    yield f"{indent}  # {line}\n"
+            yield f"{indent}{'  ' if place else '- '}{_yaml({key: value})}"
 
 
 def defaults_yaml() -> str:

@@ -40,6 +40,7 @@ class ApiServer:
     def __init__(self, minor_version):
         """Say that this is Kubernetes 1.`minor_version`."""
         self.objects = {}
+        self.listed = set()  # what was asked for as a whole: paths
         self._version = {"major": "1", "minor": str(minor_version)}
         self._version["gitVersion"] = f"v1.{minor_version}.0"
         self._lock = threading.Lock()
@@ -114,6 +115,7 @@ class ApiServer:
             return _status(404, f"no such path {path}")
         kind = RESOURCES[group][resource][0]
         if not name and verb == "GET":
+            self.listed.add(path)
             return 200, self._list(path, group, kind, query)
         sent = yaml.safe_load(body) if body else {}
         path = path if name else f"{path}/{sent['metadata']['name']}"

@@ -259,6 +259,121 @@ REFUSED_BY_THE_SCHEMA = {
         GOOD + "networkPolicy: {enabled: 'no'}\n",
         "at '/networkPolicy/enabled': got string, want null or boolean",
     ),
+    "two sources in one volume": (
+        GOOD
+        + "pods: {ps: {volumes:\n  [{name: a, emptyDir: {}, hostPath: {path: /b}}]}}\n",
+        "at '/pods/ps/volumes/0': maxProperties: got 3, want 2",
+    ),
+    "two sources in one projection": (
+        GOOD + "pods: {ps: {volumes: [{name: a, projected: {sources:\n"
+        "  [{secret: {name: a}, configMap: {name: b}}]}}]}}\n",
+        "at '/pods/ps/volumes/0/projected/sources/0': maxProperties: got 2, want 1",
+    ),
+    "a ConfigMap without a name": (
+        GOOD + "pods: {ps: {volumes: [{name: a, configMap: {}}]}}\n",
+        "at '/pods/ps/volumes/0/configMap': missing property 'name'",
+    ),
+    "a Secret without a name": (
+        GOOD + "pods: {ps: {volumes: [{name: a, secret: {}}]}}\n",
+        "at '/pods/ps/volumes/0/secret': missing property 'secretName'",
+    ),
+    "a claim of two words": (
+        GOOD + "pods: {ps: {volumes: [{name: a,\n"
+        "  persistentVolumeClaim: {claimName: 'a b'}}]}}\n",
+        "at '/pods/ps/volumes/0/persistentVolumeClaim/claimName': 'a b' does not match",
+    ),
+    "a variable from nowhere": (
+        GOOD + "pods: {ps: {env: [{name: A, valueFrom: {}}]}}\n",
+        "at '/pods/ps/env/0/valueFrom': minProperties: got 0, want 1",
+    ),
+    "a variable from two places": (
+        GOOD + "pods: {ps: {env: [{name: A, valueFrom: {fieldRef: {fieldPath: a},\n"
+        "  secretKeyRef: {name: a, key: b}}}]}}\n",
+        "at '/pods/ps/env/0/valueFrom': maxProperties: got 2, want 1",
+    ),
+    "a variable with two values": (
+        GOOD + "pods: {ps: {env: [{name: A, value: a,\n"
+        "  valueFrom: {fieldRef: {fieldPath: b}}}]}}\n",
+        "at '/pods/ps/env/0/value': value must be one of ''",
+    ),
+    "a key of no Secret": (
+        GOOD + "pods: {ps: {env: [{name: A, valueFrom: {secretKeyRef: {key: b}}}]}}\n",
+        "at '/pods/ps/env/0/valueFrom/secretKeyRef': missing property 'name'",
+    ),
+    "an environment from nowhere": (
+        GOOD + "pods: {ps: {envFrom: [{}]}}\n",
+        "at '/pods/ps/envFrom/0': missing property 'secretRef'",
+    ),
+    "an environment from two places": (
+        GOOD + "pods: {ps: {envFrom: [{secretRef: {name: a},\n"
+        "  configMapRef: {name: b}}]}}\n",
+        "at '/pods/ps/envFrom/0/secretRef': got object, want null",
+    ),
+    "a host's address that is none": (
+        GOOD + "pods: {ps: {hostAliases: [{ip: 999.1.1.1, hostnames: [a]}]}}\n",
+        "at '/pods/ps/hostAliases/0/ip': '999.1.1.1' is not valid ipv4",
+    ),
+    "a host of two words": (
+        GOOD + "pods: {ps: {hostAliases: [{ip: '::1', hostnames: ['a b']}]}}\n",
+        "at '/pods/ps/hostAliases/0/hostnames/0': 'a b' does not match pattern",
+    ),
+    "a name server by its name": (
+        GOOD + "pods: {ps: {dnsConfig: {nameservers: [dns.example]}}}\n",
+        "at '/pods/ps/dnsConfig/nameservers/0': 'dns.example' is not valid ipv4",
+    ),
+    "more name servers than a resolver asks": (
+        GOOD + "pods: {ps: {dnsConfig: {nameservers:\n"
+        "  [10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4]}}}\n",
+        "at '/pods/ps/dnsConfig/nameservers': maxItems: got 4, want 3",
+    ),
+    "a domain of two words": (
+        GOOD + "pods: {ps: {dnsConfig: {searches: ['a b']}}}\n",
+        "at '/pods/ps/dnsConfig/searches/0': 'a b' does not match pattern",
+    ),
+    "an option of the resolver without a name": (
+        GOOD + "pods: {ps: {dnsConfig: {options: [{value: '1'}]}}}\n",
+        "at '/pods/ps/dnsConfig/options/0': missing property 'name'",
+    ),
+    "a hook that does nothing": (
+        GOOD + "pods: {ps: {lifecycle: {preStop: {}}}}\n",
+        "at '/pods/ps/lifecycle/preStop': minProperties: got 0, want 1",
+    ),
+    "a device claim of nothing": (
+        GOOD + "pods: {ps: {resourceClaims: [{name: a}]}}\n",
+        "at '/pods/ps/resourceClaims/0': minProperties: got 1, want 2",
+    ),
+    "half a GPU of a sidecar": (
+        GOOD + "pods: {ps: {sidecars: [{name: a, image: b,\n"
+        "  resources: {limits: {nvidia.com/gpu: 0.5}}}]}}\n",
+        "at '/pods/ps/sidecars/0/resources/limits/nvidia.com~1gpu': multipleOf: got",
+    ),
+    "half a GPU of a sidecar as text": (
+        GOOD + "pods: {ps: {sidecars: [{name: a, image: b,\n"
+        "  resources: {limits: {nvidia.com/gpu: 500m}}}]}}\n",
+        "at '/pods/ps/sidecars/0/resources/limits/nvidia.com~1gpu': '500m' does not",
+    ),
+    "a reader of metrics who is nobody": (
+        GOOD + "networkPolicy: {metricsFrom: [{}]}\n",
+        "at '/networkPolicy/metricsFrom/0': minProperties: got 0, want 1",
+    ),
+    "addresses without their number of bits": (
+        GOOD + "networkPolicy: {metricsFrom: [{ipBlock: {cidr: 10.0.0.0}}]}\n",
+        "at '/networkPolicy/metricsFrom/0/ipBlock/cidr': '10.0.0.0' does not match",
+    ),
+    "addresses with too many bits": (
+        GOOD + "networkPolicy: {metricsFrom: [{ipBlock: {cidr: '::/129'}}]}\n",
+        "at '/networkPolicy/metricsFrom/0/ipBlock/cidr': '::/129' does not match",
+    ),
+    "addresses but for none": (
+        GOOD + "networkPolicy: {metricsFrom:\n"
+        "  [{ipBlock: {cidr: 10.0.0.0/8, except: [some]}}]}\n",
+        "at '/networkPolicy/metricsFrom/0/ipBlock/except/0': 'some' does not match",
+    ),
+    "addresses that are pods": (
+        GOOD + "networkPolicy: {metricsFrom:\n"
+        "  [{ipBlock: {cidr: 10.0.0.0/8}, podSelector: {}}]}\n",
+        "at '/networkPolicy/metricsFrom/0/podSelector': got object, want null",
+    ),
     "a claim without a name": (
         PLATFORM + "claims: [{size: 1Gi}]\n",
         "at '/claims/0': missing property 'name'",
@@ -308,6 +423,11 @@ REFUSED_BY_A_TEMPLATE = {
     "a claim of nothing": (
         PLATFORM + "claims: [{name: a, size: 0Gi}]\n",
         "claims: got the size 0Gi of `a`, expected more",
+    ),
+    "a scrape that outlasts its interval": (
+        PLATFORM + "monitoring: {podMonitor: {interval: 500ms, scrapeTimeout: 1s}}\n",
+        "monitoring.podMonitor.scrapeTimeout: got 1s, expected at most the interval, "
+        "500ms: Prometheus takes no such target; lower it, or raise the interval",
     ),
     "two authorities": (
         GOOD + "tls: {existingSecret: a, certManager: {issuer: b}}\n",
@@ -406,6 +526,48 @@ def test_a_key_of_kubernetes_with_null_is_left_to_the_cluster():
     pods = "pods: {common: {securityContext: {runAsUser: null, fsGroup: null}}}\n"
     assert parse_values(GOOD + pods, source="good.yaml")[1] == []
     assert render(helm.values_from_yaml(GOOD + pods))
+
+
+# What is at the border of the rules above, as Kubernetes takes it.
+TAKEN = {
+    "volumes": "[{name: a}, {name: b, secret: {secretName: x.y}},\n"
+    "  {name: c, projected: {sources: [{secret: {name: a}}]}}]",
+    "env": "[{name: A, value: null}, {name: C, valueFrom: null, value: a},\n"
+    "  {name: B, value: '', valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
+    "envFrom": "[{secretRef: {name: a}, configMapRef: null},\n"
+    "  {prefix: A, configMapRef: {name: b}}]",
+    "hostAliases": "[{ip: '::1', hostnames: [a.b]}, {ip: 10.0.0.1}]",
+    "dnsConfig": "{nameservers: [1.1.1.1, '2001:db8::1'], searches: [a.b., _x.c, .],\n"
+    "  options: [{name: ndots, value: '1'}, {name: edns0}]}",
+    "lifecycle": "{preStop: {sleep: {seconds: 1}}}",
+    "resourceClaims": "[{name: a, resourceClaimName: b}]",
+    "sidecars": "[{name: a, image: b, resources:\n"
+    "  {limits: {nvidia.com/gpu: 2, cpu: 0.5}, requests: {nvidia.com/gpu: '2'}}}]",
+    "affinity": "{}",
+}
+
+
+@pytest.mark.parametrize("key", TAKEN)
+def test_what_is_at_the_border_is_taken_by_both(key):
+    text = f"{GOOD}pods: {{ps: {{{key}: {TAKEN[key]}}}}}\n"
+    assert parse_values(text, source="good.yaml")[1] == []
+    assert render(helm.values_from_yaml(text))
+
+
+def test_readers_of_metrics_may_be_addresses_of_both_families():
+    text = GOOD + (
+        "networkPolicy: {metricsFrom: [{podSelector: {}, ipBlock: null},\n"
+        "  {ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}},\n"
+        "  {ipBlock: {cidr: '2001:db8::/32'}}, {ipBlock: {cidr: '::/0'}}]}\n"
+    )
+    assert parse_values(text, source="good.yaml")[1] == []
+    assert render(helm.values_from_yaml(text))
+
+
+def test_a_scrape_may_take_the_whole_interval():
+    for times in ("interval: 1m, scrapeTimeout: 60s", "interval: 5s"):
+        text = PLATFORM + f"monitoring: {{podMonitor: {{{times}}}}}\n"
+        assert render(helm.values_from_yaml(text))
 
 
 def test_the_good_file_that_the_bad_ones_are_made_of_is_good():

@@ -7,7 +7,14 @@ import pytest
 import yaml
 from elasticdl import __version__
 from elasticdl.job.chart.monitoring import MonitoringValues
-from elasticdl.job.chart.values import JOB_ONLY, PLATFORM_ONLY, ChartValues
+from elasticdl.job.chart.values import (
+    JOB_ONLY,
+    PLATFORM_ONLY,
+    ChartValues,
+    ClaimValues,
+)
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.spec.training import AllReduceSpec
 from elasticdl.job.values.fields import aliases
 
 from docs.generate.chart import values_yaml
@@ -63,6 +70,26 @@ def test_the_default_values_are_a_platforms():
     values = yaml.safe_load(values_yaml())
     assert values["kind"] == "platform"
     assert "job" not in values  # the job's defaults are the specification's
+
+
+def test_what_helm_shows_has_each_field_of_a_job_with_its_default():
+    shown = values_yaml().split("docs/spec.md says what each one is.\n")[1]
+    lines = shown.split("\n\n")[0].splitlines()
+    job = yaml.safe_load("\n".join(line.removeprefix("# ") for line in lines))["job"]
+    # Refused beside strategy parameterServer, whatever it says.
+    assert AllReduceSpec.model_validate(job.pop("allReduce")) == AllReduceSpec()
+    spec = JobSpec.model_validate({**job, "data": {**job["data"], "training": "x"}})
+    assert spec.model_fields_set == JobSpec.model_fields.keys() - {"all_reduce"}
+    asked_for = {"name": job["name"], "model": job["model"], "data": {"training": "x"}}
+    assert spec == JobSpec.model_validate(asked_for)
+
+
+def test_what_helm_shows_says_what_each_key_of_a_claim_is():
+    section = values_yaml().split("\nclaims:\n")[1].split("\n\n")[0]
+    for key, info in aliases(ClaimValues).items():
+        meaning, found = section.split(f" {key}: ")[0], f" {key}: " in section
+        assert found
+        assert info.description.split()[-1] in meaning.splitlines()[-2], key
 
 
 def test_chart_testing_finds_its_files():

@@ -88,7 +88,10 @@ CASES = {
     ),
     "pull secrets are joined": (SITE, {"images": {"pullSecrets": ["own", "site"]}}),
     "lists elsewhere are the job's": (
-        {"proxy": {"none": ["a"]}, "networkPolicy": {"metricsFrom": [{}]}},
+        {
+            "proxy": {"none": ["a"]},
+            "networkPolicy": {"metricsFrom": [{"podSelector": {}}]},
+        },
         {"proxy": {"none": ["b"]}},
     ),
     "a role takes a list of the platform away": (

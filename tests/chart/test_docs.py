@@ -85,3 +85,11 @@ def test_the_claims_of_the_quick_starts_are_taken():
         made = objects({"claims": [claim]})
         kinds = {kind for kind, _ in made}
         assert ("PersistentVolumeClaim" in kinds) != ("existing" in claim)
+
+
+def test_no_page_reuses_values_as_an_older_chart_had_them():
+    """A section that is new in the chart would be missing in them."""
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "gitops").rglob("*.md")]
+    pages += [ROOT / "README.md", ROOT / "charts" / "elasticdl" / "README.md"]
+    for page in pages:
+        assert not re.search(r"--reuse-values\b", page.read_text()), page

@@ -63,7 +63,13 @@ REFUSED = {
     + "  worker: {resources: {memory: 4Gi}, limits: {memory: 1000Mi}}\n",
     "less memory than by default": JOB + "  worker: {limits: {memory: 1Gi}}\n",
     "fewer GPUs than asked for": JOB
-    + "  worker: {resources: {extra: {gpu: '2'}}, limits: {extra: {gpu: '1'}}}\n",
+    + "  ps: {resources: {extra: {a.b/gpu: '2'}}, limits: {extra: {a.b/gpu: '1'}}}\n",
+    "more GPUs than asked for": JOB
+    + "  ps: {resources: {extra: {a.b/gpu: '1'}}, limits: {extra: {a.b/gpu: '2'}}}\n",
+    "half a GPU": JOB + "  worker: {resources: {extra: {nvidia.com/gpu: '0.5'}}}\n",
+    "half a GPU in thousandths": JOB
+    + "  worker: {limits: {extra: {nvidia.com/gpu: 500m}}}\n",
+    "a GPU of nobody": JOB + "  worker: {resources: {extra: {gpu: '1'}}}\n",
     "two addresses": JOB + "  onEnd: {webhook: 'http://a', webhookFrom: HOOK}\n",
     "a GPU in words": JOB + "  worker: {resources: {extra: {gpu: one}}}\n",
     "a limit in words": JOB + "  worker: {limits: {extra: {gpu: one}}}\n",
@@ -105,6 +111,26 @@ def test_what_lies_on_the_border_is_taken_by_both():
         "    resources: {memory: 1Gi}, limits: {memory: 1024Mi, cpu: 1}}\n"
         "  ps: {mode: sync, gradsToWait: 5, recovery: rewind}\n"
     )
+    assert parse_values(text, source="v")[1] == []
+    assert render(helm.values_from_yaml(text))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "  worker: {resources: {extra: {a.b/c: 2000m}},\n"
+        "    limits: {extra: {a.b/c: '2'}}}\n",
+        "  worker: {resources: {extra: {hugepages-2Mi: 4Mi, ephemeral-storage: 1Gi}},\n"
+        "    limits: {extra: {hugepages-2Mi: 4Mi, ephemeral-storage: 2Gi}}}\n",
+        "  strategy: allReduce\n  data: {training: d, onBadRecord: skip}\n",
+        "  strategy: allReduce\n  training: {globalBatchSize: 0}\n",
+    ],
+    ids=["whole GPUs", "pages and disks", "a group without bad records", "the default"],
+)
+def test_what_a_master_takes_the_chart_takes(more):
+    text = JOB.replace("  data: {training: data}\n", "") + more
+    if "data:" not in more:
+        text += "  data: {training: data}\n"
     assert parse_values(text, source="v")[1] == []
     assert render(helm.values_from_yaml(text))
 

@@ -39,6 +39,11 @@
     {{- fail "`images` belongs to a job's values and does nothing in the platform's, which runs no exporter and no controller, but for `registry` and `pullSecrets`: take it out, put it into `jobs.defaults`, or add `kind: job` and the `job:`" -}}
   {{- end -}}
 {{- end -}}
+{{- with .Values.monitoring.podMonitor -}}
+  {{- if and .scrapeTimeout (gt (include "elasticdl.milliseconds" .scrapeTimeout | int64) (include "elasticdl.milliseconds" .interval | int64)) -}}
+    {{- fail (printf "monitoring.podMonitor.scrapeTimeout: got %s, expected at most the interval, %s: Prometheus takes no such target; lower it, or raise the interval" .scrapeTimeout .interval) -}}
+  {{- end -}}
+{{- end -}}
 {{- if eq $kind "job" }}{{ include "elasticdl.takeDefaults" $ }}{{ end -}}
 {{- range $key, $_ := $.Values.commonLabels -}}
   {{- if regexMatch "^(app\\.kubernetes\\.io/|helm\\.sh/|elasticdl)" $key -}}
@@ -70,6 +75,12 @@
 {{- end -}}
 {{- if eq $kind "job" }}{{ include "elasticdl.checkJob" $ }}{{ end -}}
 {{- $kind -}}
+{{- end -}}
+
+{{/* A time as Prometheus has it (`15s`, `500ms`, `1m`). */}}
+{{- define "elasticdl.milliseconds" -}}
+{{- $unit := regexFind "[a-z]+$" . -}}
+{{ mul (trimSuffix $unit . | int64) (get (dict "ms" 1 "s" 1000 "m" 60000) $unit) }}
 {{- end -}}
 
 {{/* `release A in namespace B` of an object, or empty where no Helm release owns it. */}}

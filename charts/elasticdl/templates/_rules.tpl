@@ -17,6 +17,11 @@
 {{ index . 0 }}: got {{ index . 1 }}, expected {{ index . 2 }}; {{ index . 3 }}
 {{- end -}}
 
+{{/* Whether Kubernetes counts a resource in whole ones, and lends none beyond the request. */}}
+{{- define "elasticdl.isDevice" -}}
+{{- if and (contains "/" .) (not (contains "kubernetes.io/" .)) }}true{{ end -}}
+{{- end -}}
+
 {{/* Of (dict "role" ROLE "spec" SPEC): what of its resources is no amount of one. */}}
 {{- define "elasticdl.resourceProblems" -}}
 {{- $role := .role -}}
@@ -30,8 +35,16 @@
     {{- if has $name (list "cpu" "memory") }}
 {{ include "elasticdl.problem" (list $path $amount (printf "it in `%s` beside `extra`" $name) "move it one level up") }}
     {{- end -}}
+    {{- if not (regexMatch "/|^(cpu|memory|ephemeral-storage|hugepages-.+)$" $name) }}
+{{ include "elasticdl.problem" (list $path "no domain" "one, as in `nvidia.com/gpu`" "write the full name") }}
+    {{- end -}}
     {{- if not (regexMatch "^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$" $amount) }}
 {{ include "elasticdl.problem" (list $path (squote $amount) "a quantity" "write it as `1` or `8Gi`") }}
+    {{- else if include "elasticdl.isDevice" $name -}}
+      {{- $number := include "elasticdl.amount" (dict "of" $amount) | float64 -}}
+      {{- if ne (floor $number) $number }}
+{{ include "elasticdl.problem" (list $path (squote $amount) "a whole number" "devices are not divided") }}
+      {{- end -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -56,6 +69,8 @@
   {{- $request := include "elasticdl.amount" (dict "of" (index . 2)) | float64 -}}
   {{- if lt $limit $request }}
 {{ include "elasticdl.problem" (list (printf "job.%s.limits.%s" $.role $name) (index . 1 | toString) (printf "at least resources.%s, %s" $name (index . 2 | toString)) (printf "raise it, or lower resources.%s" $name)) }}
+  {{- else if and (gt $limit $request) (include "elasticdl.isDevice" $name) }}
+{{ include "elasticdl.problem" (list (printf "job.%s.limits.%s" $.role $name) (index . 1 | toString) (printf "as many as resources.%s, %s: no device is lent twice" $name (index . 2 | toString)) "leave it out") }}
   {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -95,9 +110,6 @@
 {{- end }}
 {{- if and (ne $job.allReduce.learningRate "none") (ne (toString $job.training.globalBatchSize) "elastic") }}
 {{ include "elasticdl.problem" (list "job.allReduce.learningRate" $job.allReduce.learningRate "none: a step has as many records whatever the number of workers is" "leave it out, or write training.globalBatchSize: elastic") }}
-{{- end }}
-{{- if eq $job.data.onBadRecord "skip" }}
-{{ include "elasticdl.problem" (list "job.data.onBadRecord" "skip" "fail: with strategy `allReduce` this version cannot list the records that were left out" "make the files again, or write strategy: parameterServer") }}
 {{- end }}
 {{- end }}
 {{- end -}}

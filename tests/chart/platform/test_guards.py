@@ -169,6 +169,13 @@ def test_an_upgrade_that_reuses_the_values_goes_through(with_job):
     )
 
 
+def test_no_upgrade_asks_for_the_histories_of_all_jobs(with_job):
+    with_job.upgrade("digits", job())
+    with_job.upgrade("elasticdl", {})
+    listed = {path.rpartition("/")[2] for path in with_job.api.listed}
+    assert listed == {"serviceaccounts", "services"}
+
+
 def test_an_empty_values_file_makes_no_second_platform(with_job):
     refused(
         lambda: with_job.install("mnist", {}),

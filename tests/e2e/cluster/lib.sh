@@ -14,11 +14,29 @@ export PATH=$bin:$PATH
 name=cluster-$(printf %s "$state" | cksum | cut -d' ' -f1)
 
 node_name=${CLUSTER_NODE_NAME:-node1}
-node_ip=10.10.0.2
-pod_cidr=10.244.0.0/24
-service_cidr=10.96.0.0/16
-api_service_ip=10.96.0.1
-dns_service_ip=10.96.0.10
+# CLUSTER_FAMILY=ipv6: nodes, pods and services have IPv6 addresses and no others.
+family=${CLUSTER_FAMILY:-ipv4}
+if [ "$family" = ipv6 ]; then
+    node_ip=fd00:10:10::2
+    node_net=$node_ip/128
+    address_flags=nodad # nobody else can have it
+    pod_cidr=fd00:10:244::/112
+    service_cidr=fd00:10:96::/112
+    api_service_ip=fd00:10:96::1
+    dns_service_ip=fd00:10:96::a
+    everywhere=::/0
+    all_addresses=::
+else
+    node_ip=10.10.0.2
+    node_net=$node_ip/32
+    address_flags=
+    pod_cidr=10.244.0.0/24
+    service_cidr=10.96.0.0/16
+    api_service_ip=10.96.0.1
+    dns_service_ip=10.96.0.10
+    everywhere=0.0.0.0/0
+    all_addresses=0.0.0.0
+fi
 api_port=${CLUSTER_PORT:-6443}
 registry_port=${CLUSTER_REGISTRY_PORT:-5000}
 

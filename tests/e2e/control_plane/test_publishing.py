@@ -5,7 +5,7 @@ import base64
 import json
 import os
 
-from elasticdl.master.telling.history import MOST_PACKED_BYTES
+from elasticdl.master.telling.shortening import MOST_PACKED_BYTES
 from elasticdl.runner.publisher import Notice
 
 STATUS = "configmaps/elasticdl-digits-status"

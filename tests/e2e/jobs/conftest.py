@@ -98,10 +98,19 @@ def cluster() -> Iterator[ClusterUnderTest]:
             size = own.image_megabytes(role, images.tag)
             figures.record(f"image_{role}_mb", size)
         build_env = own.build_env()
-        yield ClusterUnderTest(own.kubectl, "", own.kubeconfig, images, build_env, own)
+        made = ClusterUnderTest(own.kubectl, "", own.kubeconfig, images, build_env, own)
+        if os.environ.get("CLUSTER_FAMILY") == "ipv6":
+            _assert_ipv6(made)  # one that was up may have the other family
+        yield made
     finally:
         if brought_up and not os.environ.get("KEEP"):
             own.down()
+
+
+def _assert_ipv6(cluster: ClusterUnderTest) -> None:
+    for node in cluster.kube("default").list("nodes"):
+        there = {one["type"]: one["address"] for one in node["status"]["addresses"]}
+        assert ":" in there["InternalIP"], there
 
 
 @pytest.fixture(scope="session")

@@ -59,10 +59,9 @@ class KubernetesType:
         return {MARK: self.name}
 
     def _check(self, value: dict[str, Any]) -> dict[str, Any]:
-        if value:
-            found = list(problems(self.name, value))
-            if found:
-                raise ProblemsError(*found)
+        found = list(problems(self.name, value))
+        if found:
+            raise ProblemsError(*found)
         return value
 
 
@@ -105,7 +104,8 @@ def problems(name: str, value: Any) -> Iterator[Problem]:
     from jsonschema import Draft7Validator
 
     schema = {"$ref": f"#/definitions/{name}", "definitions": definitions()}
-    errors = Draft7Validator(schema).iter_errors(value)
+    checker = Draft7Validator(schema, format_checker=Draft7Validator.FORMAT_CHECKER)
+    errors = checker.iter_errors(value)
     for error in sorted(errors, key=lambda one: [str(p) for p in one.absolute_path]):
         yield from _told(error)
 
@@ -130,16 +130,25 @@ def _told(error: ValidationError) -> Iterator[Problem]:
             )  # fmt: skip
     elif error.validator == "type":
         kinds = [rule] if isinstance(rule, str) else rule
-        words = " or ".join(_WORDS[kind] for kind in kinds if kind != "null")
+        words = (
+            " or ".join(_WORDS[kind] for kind in kinds if kind != "null") or "nothing"
+        )
         step = "correct it, or take it out"
         if words == "text" and isinstance(came, int | float):
             step = f'put it in quotes: "{got(came)}"'
         yield _problem(place, got(came), words, step)
     else:
-        yield _problem(
-            place, got(came), f"what Kubernetes takes ({error.message})",
-            "correct it, or take it out",
-        )  # fmt: skip
+        expected = f"what Kubernetes takes ({error.message})"
+        if isinstance(error.schema, dict):
+            expected = error.schema.get("description", expected)
+        yield _problem(place, _came(came), expected, "correct it, or take it out")
+
+
+def _came(value: Any) -> str:
+    """Return a value; of a mapping its keys, of which there may be too many."""
+    if isinstance(value, dict):
+        return ", ".join(f"`{key}`" for key in value) or "nothing"
+    return got(value)
 
 
 def _problem(

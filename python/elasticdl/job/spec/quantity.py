@@ -27,3 +27,12 @@ def bytes_or_zero(quantity: object) -> int:
         return parse_bytes(str(quantity or ""))
     except (ValueError, KeyError):
         return 0
+
+
+def is_whole(quantity: str) -> bool:
+    """Whether a quantity is a whole number; also of one that is invalid."""
+    unit = quantity.lstrip("0123456789.")
+    try:
+        return (float(quantity.removesuffix(unit)) * _UNITS[unit]).is_integer()
+    except (ValueError, KeyError):
+        return True

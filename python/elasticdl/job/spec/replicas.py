@@ -32,7 +32,7 @@ from elasticdl.job.spec.base import (
 )
 from elasticdl.job.spec.labels import Image
 from elasticdl.job.spec.problems import Problem, ProblemsError
-from elasticdl.job.spec.quantity import bytes_or_zero, parse_bytes
+from elasticdl.job.spec.quantity import bytes_or_zero, is_whole, parse_bytes
 
 # Less cannot hold a process; it is mostly a number without its unit.
 _LEAST_MEMORY = 16 * 2**20
@@ -43,6 +43,11 @@ _PROGRAMS = (
 )  # fmt: skip
 
 
+def _is_device(name: str) -> bool:
+    """Whether Kubernetes counts it in whole ones, and lends none beyond the request."""
+    return "/" in name and "kubernetes.io/" not in name
+
+
 def _others_alone(extra: dict[str, str]) -> dict[str, str]:
     problems = [
         Problem(name, amount, f"it in `{name}` beside `extra`", "move it one level up")
@@ -50,9 +55,19 @@ def _others_alone(extra: dict[str, str]) -> dict[str, str]:
         if name in ("cpu", "memory")
     ]
     problems += [
+        Problem(name, "no domain", "one, as in `nvidia.com/gpu`", "write the full name")
+        for name in extra
+        if not re.search(r"/|^(cpu|memory|ephemeral-storage|hugepages-.+)$", name)
+    ]
+    problems += [
         Problem(name, repr(amount), "a quantity", "write it as `1` or `8Gi`")
         for name, amount in extra.items()
         if not re.search(QUANTITY_PATTERN, amount)
+    ]
+    problems += [
+        Problem(name, repr(amount), "a whole number", "devices are not divided")
+        for name, amount in extra.items()
+        if _is_device(name) and not is_whole(amount)
     ]
     if problems:
         raise ProblemsError(*problems)
@@ -135,6 +150,15 @@ def _below(resource: str, limit: str, request: str) -> Problem:
     )
 
 
+def _unequal(device: str, limit: str, request: str) -> Problem:
+    return Problem(
+        f"limits.extra.{device}",
+        limit,
+        f"as many as resources.extra.{device}, {request}: no device is lent twice",
+        "leave it out",
+    )
+
+
 class ReplicaSpec(SpecModel):
     """What master, PS and workers have in common."""
 
@@ -168,6 +192,12 @@ class ReplicaSpec(SpecModel):
             _below(f"extra.{name}", amount, asked.extra[name])
             for name, amount in most.extra.items()
             if bytes_or_zero(amount) < bytes_or_zero(asked.extra.get(name))
+        ]
+        problems += [
+            _unequal(name, amount, asked.extra[name])
+            for name, amount in most.extra.items()
+            if _is_device(name)
+            and bytes_or_zero(amount) > bytes_or_zero(asked.extra.get(name, amount))
         ]
         if problems:
             raise ProblemsError(*problems)

@@ -194,7 +194,8 @@ def _inside(whole: Schema, definitions: Schema) -> Schema:
             }
         }
     others = whole.get("additionalProperties")
-    if patterns := whole.get("patternProperties"):  # no structural schema bounds keys
+    patterns = whole.get("patternProperties")
+    if patterns and not others:  # no structural schema bounds keys
         (others,) = patterns.values()
     if isinstance(others, dict) and others:
         return {"additionalProperties": structural(others, definitions)}

@@ -8,11 +8,9 @@ thread. Nothing here disturbs a job.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
 import math
 import os
-from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from elasticdl.job.history import History, HistorySample
 from elasticdl.job.status import EvaluationResult, JobStatus
 from elasticdl.job.words import HappeningKind, JobState
 from elasticdl.master.job_state import Job
-from elasticdl.master.telling import sampling
+from elasticdl.master.telling import sampling, shortening
 from elasticdl.master.telling.appending import Appending
 from elasticdl.master.telling.sampling import Bounds
 from elasticdl.master.telling.tensorboard import Scalars
@@ -30,13 +28,7 @@ from elasticdl.runner.publisher import Publisher
 
 log = logging.getLogger(__name__)
 
-# Fits a ConfigMap (1 MiB) after compression, with room for the decisions.
-MOST_SAMPLES = 1000
-MOST_DECISIONS = 1000
-# A ConfigMap holds 1 MiB.
-MOST_PACKED_BYTES = 768 << 10
 _TAIL_BYTES = 256 << 10
-_SAMPLE = b'{"sample"'  # how the line of one begins
 
 
 class Recorder:
@@ -116,6 +108,8 @@ class Recorder:
     async def _work(self) -> None:
         while await self._file.write():  # more may have come meanwhile
             self._changed = True
+        if self._changed:
+            await self._shorten()
         await self._scalars.file.write()
         now, period = self._job.clock(), self._publisher.history_period_seconds
         if self._changed and now >= self._next_shown and math.isfinite(period):
@@ -123,52 +117,23 @@ class Recorder:
             self._next_shown = now + period
             await self._show()
 
-    async def _show(self) -> None:
+    async def _shorten(self) -> None:
+        path = self._file.path
         loop = asyncio.get_running_loop()
         try:
-            document = await loop.run_in_executor(None, packed, self._file.path)
+            await loop.run_in_executor(None, shortening.shorten, path)
+        except OSError as error:
+            log.warning("%s: cannot be made shorter: %s", path, error.strerror)
+
+    async def _show(self) -> None:
+        loop = asyncio.get_running_loop()
+        pack = shortening.packed
+        try:
+            document = await loop.run_in_executor(None, pack, self._file.path)
         except OSError as error:
             log.warning("%s: cannot be read: %s", self._file.path, error.strerror)
         else:
             self._publisher.history(document)
-
-
-def packed(path: Path) -> bytes:
-    """Return the newest part of a history, thinned and gzipped to fit a ConfigMap.
-
-    Samples of many replicas need more room: then there are fewer. Raises OSError.
-    """
-    samples, others = _newest(path)
-    most = len(samples)
-    while True:
-        kept = history.thinned(samples, most)
-        lines = b"\n".join([*kept, *others])
-        document = gzip.compress(lines, mtime=0)
-        if len(document) <= MOST_PACKED_BYTES or most < 4:
-            return document
-        most //= 2
-
-
-def _newest(path: Path) -> tuple[list[bytes], Sequence[bytes]]:
-    """Return samples from the whole history, and the newest of its other lines.
-
-    Read line by line, twice: the file of a long job has no place in a pod's memory.
-    """
-    with path.open("rb") as file:
-        total = sum(line.startswith(_SAMPLE) for line in file)
-        chosen = set(history.thinned(range(total), MOST_SAMPLES))
-        file.seek(0)
-        samples: list[bytes] = []
-        others: deque[bytes] = deque(maxlen=MOST_DECISIONS)
-        number = 0
-        for line in file:
-            if not line.startswith(_SAMPLE):
-                others.append(line.rstrip(b"\n"))
-                continue
-            if number in chosen:
-                samples.append(line.rstrip(b"\n"))
-            number += 1
-    return samples, others
 
 
 def _tail(path: Path) -> History:

@@ -86,7 +86,8 @@ def test_keys_of_the_chart_are_kept_as_they_stand(tmp_path):
             'pods.ps.env[0].value: got 3, expected text; put it in quotes: "3"',
         ),
         (
-            "pods: {ps: {volumes: [{name: a, configMap: {items: [{key: a.b/c}]}}]}}",
+            "pods: {ps: {volumes: [{name: a, configMap: {name: b,\n"
+            "  items: [{key: a.b/c}]}}]}}",
             "pods.ps.volumes[0].configMap.items[0].path: got nothing",
         ),
         ("state: {mountPath: data}", "expected a path that begins with `/`"),

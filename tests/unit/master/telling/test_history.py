@@ -3,7 +3,6 @@
 import gzip
 import json
 import math
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -14,31 +13,19 @@ from elasticdl.errors import ExitCode
 from elasticdl.job import history
 from elasticdl.job.decision import Decision
 from elasticdl.job.heartbeats import PsReport
-from elasticdl.job.history import HistorySample, PsSample
+from elasticdl.job.history import PsSample
 from elasticdl.job.names import Role
 from elasticdl.job.status import EvaluationResult
 from elasticdl.job.values.file import edit_values
 from elasticdl.job.words import JobState
 from elasticdl.master.telling import sampling
 from elasticdl.master.telling.appending import append
-from elasticdl.master.telling.history import MOST_PACKED_BYTES, packed
+from elasticdl.master.telling.shortening import MOST_FILE_BYTES
 from elasticdl.proto import tensorboard_pb2
 
 from tests.unit.master.looks import first_checkpoint
 
 MONTH_SECONDS = 30 * 86_400.0
-
-
-def sample(number: int, **more: object) -> HistorySample:
-    fields = {
-        "state": "running",
-        "workers_wanted": 1,
-        "workers_min": 0,
-        "workers_max": 0,
-        "workers_running": 1,
-        "workers_pending": 0,
-    }
-    return HistorySample(time=float(number), **fields, **more)
 
 
 def events(folder: Path) -> list[tensorboard_pb2.Event]:
@@ -118,6 +105,22 @@ def test_a_restarted_master_goes_on_in_the_same_file(rig) -> None:
         ]
         files = list(rig.job_dir.tensorboard_dir.glob("*tfevents*"))
         assert len(files) == 2
+
+    rig.run(story)
+
+
+def test_a_master_shortens_a_history_that_has_grown_long(rig) -> None:
+    async def story(rig) -> None:
+        file = rig.job_dir.history_file
+        entry = Decision(time=1.0, kind="ended", text="x" * 10_000)
+        number = MOST_FILE_BYTES // 10_000 + 1
+        file.write_text(f"{history.line(entry)}\n" * number)
+        async with rig.serving():
+            await rig.ended()
+        assert file.stat().st_size < MOST_FILE_BYTES / 2
+        told = history.read(file)
+        assert told.decisions[-1].text == "job rig succeeded"
+        assert told.samples[-1].state == "succeeded"
 
     rig.run(story)
 
@@ -280,57 +283,6 @@ def test_a_month_is_some_thousand_samples() -> None:
         age += sampling.period_seconds(age)
         count += 1
     assert 1000 < count < 5000
-
-
-def test_what_is_shown_in_a_cluster_is_bounded(tmp_path: Path) -> None:
-    path = tmp_path / "history.jsonl"
-    lines = [history.line(sample(number)) for number in range(3000)]
-    lines += [
-        history.line(Decision(time=float(n), kind="attention", text=f"{n}"))
-        for n in range(1500)
-    ]
-    path.write_text("\n".join(lines))
-    shown = history.parse(gzip.decompress(packed(path)).decode().splitlines())
-    assert len(shown.samples) == 1000
-    assert (shown.samples[0].time, shown.samples[-1].time) == (0.0, 2999.0)
-    assert [one.time for one in shown.decisions] == [float(n) for n in range(500, 1500)]
-
-
-def test_a_long_history_is_shown_without_being_held_in_memory(tmp_path: Path) -> None:
-    path = tmp_path / "history.jsonl"
-    text = "x" * 200
-    with path.open("w", encoding="utf-8") as file:
-        for number in range(40_000):
-            decision = Decision(time=float(number), kind="ended", text=text)
-            file.write(history.line(decision) + "\n")
-    tracemalloc.start()
-    packed(path)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < path.stat().st_size / 5
-
-
-def test_samples_of_many_workers_still_fit_into_a_config_map(tmp_path: Path) -> None:
-    path = tmp_path / "history.jsonl"
-    ps = {
-        str(n): PsSample(state="running", received_bytes=hash((n, 7)) % 2**40)
-        for n in range(200)
-    }
-    lines = [
-        history.line(
-            sample(
-                number,
-                ps={k: v.model_copy(update={"sent_bytes": hash((k, number)) % 2**40})
-                    for k, v in ps.items()},
-            )
-        )
-        for number in range(600)
-    ]  # fmt: skip
-    path.write_text("\n".join(lines))
-    document = packed(path)
-    assert len(document) <= MOST_PACKED_BYTES
-    shown = history.parse(gzip.decompress(document).decode().splitlines())
-    assert shown.samples[-1].time == 599.0
 
 
 def test_a_line_is_json_for_everybody() -> None:
