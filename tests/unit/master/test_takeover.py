@@ -10,7 +10,13 @@ from elasticdl.master.live_edits import stamp
 from elasticdl.master.members.membership import Stop
 from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.runner.base import Launch, ReplicaKey, Role
+from elasticdl.runner.base import (
+    Launch,
+    ObservedReplica,
+    Phase,
+    ReplicaKey,
+    Role,
+)
 from elasticdl.testing.fakes import InMemoryRunner
 
 
@@ -205,5 +211,33 @@ def test_stops_that_failed_are_carried_out_at_the_end(rig) -> None:
             await rig.ended()
         assert tried == [stranger] * 3
         assert launching._stops == []
+
+    rig.run(story)
+
+
+def test_a_stop_that_the_last_turn_could_not_make_is_made_before_the_job_is_over(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        stranger = ReplicaKey(Role.WORKER, 9)
+        really, tried_last = rig.runner.stop, []
+
+        async def stop(key, *, grace_seconds, reason):
+            if key == stranger and not tried_last:
+                # The last turn of the loop is the one in which the job is over.
+                if rig.master.job.finished:
+                    tried_last.append(key)
+                raise PlatformError("the API server is away")
+            await really(key, grace_seconds=grace_seconds, reason=reason)
+
+        rig.runner.stop = stop
+        async with rig.serving():
+            await rig.until(lambda: leased(rig) >= 2)
+            rig.runner._show(ObservedReplica(stranger, 77, Phase.RUNNING))
+            rig.world.go.set()
+            await rig.ended()
+        assert tried_last
+        assert rig.runner.states[stranger].phase is Phase.FAILED
 
     rig.run(story)
