@@ -194,3 +194,25 @@ def test_a_newest_checkpoint_that_is_gone_is_noticed_when_a_master_starts(
     (tmp_path / "checkpoints" / "version-5" / "manifest.json").unlink()
     run(later)
     assert "the newest checkpoint in the journal" in caplog.text
+
+
+def test_a_starting_master_leaves_the_bytes_of_shards_to_whoever_loads_them(
+    run, tmp_path
+):
+    """It would read 100 GB before it serves."""
+
+    async def first(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        del ledger
+        made.append(Path(await completed(checkpoints, 3)))
+
+    async def second(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        del ledger
+        found.append(checkpoints.newest)
+
+    made: list[Path] = []
+    found: list[object] = []
+    run(first)
+    shard = next(path for path in made[0].iterdir() if "0" in path.name)
+    shard.write_bytes(bytes(shard.stat().st_size))
+    run(second)
+    assert [one and one.dir for one in found] == [str(made[0])]
