@@ -27,6 +27,14 @@ _TABLE = (
     "tables of MaxCompute are not read; export them to Parquet or CSV, or write "
     "custom_data_reader over AbstractDataReader"
 )
+_NO_EXPERIMENTS = (
+    "Keras 3 has no keras.experimental; write LinearModel, WideDeepModel and the like "
+    "with keras.layers"
+)
+_PREPROCESSING = (
+    "its layers are in Keras 3: Discretization, Hashing, StringLookup and "
+    "IntegerLookup, Normalization, CategoryEncoding of keras.layers"
+)
 _OWN_LOOP = (
     "training loops of the user's own are not run here; give the module "
     "`custom_model`, `loss`, `optimizer` and `feed`"
@@ -41,6 +49,11 @@ _MODULES: Mapping[str, str] = {
     ),
     "elasticdl.python.elasticdl.callbacks.SavedModelExporter": (
         "set export.dir of the job instead, which writes the model when it is trained"
+    ),
+    "elasticdl.proto": _INSIDE,
+    "elasticdl_pb2": _INSIDE,
+    "elasticdl.python.elasticdl.callbacks.learning_rate_scheduler": (
+        "write `from elasticdl.python.elasticdl.callbacks import LearningRateScheduler`"
     ),
     "elasticdl.python.elasticdl.callbacks.max_steps_stopping": (
         "write `from elasticdl.python.elasticdl.callbacks import MaxStepsStopping`"
@@ -73,8 +86,7 @@ _MODULES: Mapping[str, str] = {
     ),
     "elasticdl.python.allreduce": _OWN_LOOP,
     "elasticdl_preprocessing": (
-        "its layers are in Keras 3: Discretization, Hashing, StringLookup and "
-        "IntegerLookup, Normalization, CategoryEncoding of keras.layers; "
+        f"{_PREPROCESSING}; "
         "`elasticdl.python.elasticdl.layers.embedding.Embedding` takes sparse ids"
     ),
     "elasticdl_preprocessing.feature_column": _COLUMNS,
@@ -88,6 +100,13 @@ _MODULES: Mapping[str, str] = {
     ),
     "tensorflow.python.feature_column": _COLUMNS,
     "keras.layers.DenseFeatures": _COLUMNS,
+    "keras.layers.SequenceFeatures": _COLUMNS,
+    "keras.layers.experimental": _PREPROCESSING,
+    "keras.experimental": _NO_EXPERIMENTS,
+    "recordio": (
+        "RecordIO files are read where data.training names them, or by "
+        "RecordIODataReader of elasticdl.python.data.reader.recordio_reader"
+    ),
 }
 # Attributes of TensorFlow and Keras that are gone.
 _ATTRIBUTES: Mapping[str, str] = {
@@ -95,11 +114,10 @@ _ATTRIBUTES: Mapping[str, str] = {
     "feature_column": _COLUMNS,
     "DenseFeatures": _COLUMNS,
     "SequenceFeatures": _COLUMNS,
-    "experimental": (
-        "Keras 3 has no keras.experimental; write LinearModel, WideDeepModel and the "
-        "like with keras.layers"
-    ),
+    "experimental": _NO_EXPERIMENTS,
 }
+# What TensorFlow calls Keras's modules, and those have inside.
+_KERAS = re.compile(r"(tensorflow\.keras|keras\._tf_keras\.keras)(?=\.|$)")
 _NO_NAME = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
@@ -111,14 +129,16 @@ def advice(error: BaseException) -> str | None:
         return _of_module(name)
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
         owner = error.obj.__name__
+        if owner.split(".")[0] not in {"tensorflow", "keras"}:
+            return None
+        name = f"{owner}.{error.name}"
         said = _ATTRIBUTES.get(str(error.name))
-        if said and owner.split(".")[0] in {"tensorflow", "keras"}:
-            return f"`{owner}.{error.name}` is not there: {said}"
+        return _of_module(name) or (said and f"`{name}` is not there: {said}")
     return None
 
 
 def _of_module(name: str) -> str | None:
-    parts = name.split(".")
+    parts = _KERAS.sub("keras", name).split(".")
     for end in range(len(parts), 0, -1):
         said = _MODULES.get(".".join(parts[:end]))
         if said:

@@ -178,7 +178,7 @@ class ModelDefinition:
         self._built = _Built(model, optimizer, features, targets, predictions)
         spec = self._spec
         strategy = spec.strategy if spec.type is JobType.TRAIN else None
-        refuse_unsupported(model, strategy)
+        refuse_unsupported(model, optimizer, strategy)
         self._refuse_unused()
         if targets is not None and predictions is not None and mode != PREDICTION:
             check_class_weights(targets, self._spec.training.class_weight)

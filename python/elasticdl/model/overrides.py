@@ -68,14 +68,18 @@ def compiled_option(model: keras.Model, name: str) -> Any:
     return None if config is None else config.config.get(name)
 
 
-def refuse_unsupported(model: keras.Model, strategy: Strategy | None) -> None:
+def refuse_unsupported(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    strategy: Strategy | None,
+) -> None:
     """Raise UserCodeError naming every Keras feature that would have no effect.
 
     `strategy`: of a job that trains; None for another one.
     """
     problems = list(_anywhere(model))
     if strategy is Strategy.PARAMETER_SERVER:
-        problems += _on_ps(model)
+        problems += [*_on_ps(model), *_optimizer_on_ps(optimizer)]
     elif strategy is Strategy.ALL_REDUCE:
         problems += _in_group(model)
     if problems:
@@ -156,6 +160,26 @@ def _on_ps(model: keras.Model) -> Iterator[str]:
                 f"variable `{variable.path}` is overwritten with its gradient "
                 "(float8), which the parameter servers do not do; set strategy: local"
             )
+
+
+def _optimizer_on_ps(optimizer: keras.optimizers.Optimizer) -> Iterator[str]:
+    """Yield what the PS are not told: they get Keras's class and its configuration."""
+    name = type(optimizer).__name__
+    own = "the parameter servers do not run the user's Python code; set strategy: local"
+    inner = getattr(optimizer, "inner_optimizer", None)
+    if inner is not None and type(optimizer) is not keras.optimizers.LossScaleOptimizer:
+        yield f"optimizer {name} is a LossScaleOptimizer of the user's own, and {own}"
+    for one in (optimizer, inner):
+        for method in vars(one) if one is not None else ():
+            if callable(getattr(type(one), method, None)):
+                kind = type(one).__name__
+                yield f"{kind}.{method} was replaced on the optimizer, and {own}"
+    steps = int(keras.ops.convert_to_numpy(optimizer.iterations))
+    if steps:
+        yield (
+            f"optimizer {name} begins at step {steps} (iterations), the parameter "
+            "servers at 0; let its schedule begin there, or set strategy: local"
+        )
 
 
 def refuse_stateful(model: keras.Model) -> None:

@@ -77,6 +77,23 @@ def test_a_module_may_bring_the_classic_reader_of_text(define, tmp_path):
         ("CLASSIFIER = tf.estimator.DNNClassifier", "TensorFlow has no estimators"),
         ("LAYER = tf.keras.layers.DenseFeatures", "Keras 3 has no feature columns"),
         ("MODEL = tf.keras.experimental.LinearModel", "Keras 3 has no keras.experi"),
+        ("from tensorflow.keras.experimental import LinearModel", "Keras 3 has no"),
+        ("from tensorflow.keras.layers import DenseFeatures", "no feature columns"),
+        ("from keras.layers import DenseFeatures", "no feature columns"),
+        (
+            "from tensorflow.keras.layers.experimental.preprocessing import Hashing",
+            "its layers are in Keras 3: Discretization, Hashing",
+        ),
+        (
+            "from tensorflow.keras.layers.experimental import preprocessing",
+            "its layers are in Keras 3: Discretization, Hashing",
+        ),
+        (
+            "H = tf.keras.layers.experimental.preprocessing.Hashing",
+            "its layers are in Keras 3: Discretization, Hashing",
+        ),
+        ("from elasticdl.proto import elasticdl_pb2", "inner part of the"),
+        ("import recordio", "RecordIO files are read where data.training names them"),
     ],
 )
 def test_a_name_that_keras_3_cannot_serve_says_what_to_write(define, line, instead):
@@ -84,4 +101,5 @@ def test_a_name_that_keras_3_cannot_serve_says_what_to_write(define, line, inste
         define(f"{CLASSIC}\n{line}\n")
     assert instead in str(refused.value)
     assert "ModuleNotFoundError" not in str(refused.value)
+    assert "ImportError" not in str(refused.value)
     assert "net.py:" in str(refused.value)

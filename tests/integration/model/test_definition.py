@@ -278,6 +278,38 @@ def test_an_optimizer_of_another_library_is_refused(define):
         define(text).build_model()
 
 
+CHANGED_OPTIMIZERS = {
+    "    made.apply = lambda *_: None": r"SGD\.apply was replaced on the optimizer",
+    "    made.update_step = lambda *_: None": r"SGD\.update_step was replaced",
+    "    made.iterations.assign(100)": r"begins at step 100 \(iterations\)",
+    "    made = Half(made)": "Half is a LossScaleOptimizer of the user's own",
+    "    made = keras.optimizers.LossScaleOptimizer(made)\n"
+    "    made.inner_optimizer.apply = lambda *_: None": r"SGD\.apply was replaced",
+}
+
+
+@pytest.mark.parametrize("strategy", ["parameterServer", "local"])
+@pytest.mark.parametrize("line", CHANGED_OPTIMIZERS)
+def test_what_the_ps_are_not_told_of_an_optimizer_is_refused(define, line, strategy):
+    text = CLASSIC.replace(
+        "    return keras.optimizers.SGD(lr)",
+        f"    made = keras.optimizers.SGD(lr)\n{line}\n    return made",
+    )
+    text += "\n\nclass Half(keras.optimizers.LossScaleOptimizer):\n    pass\n"
+    definition = define(text, job={"strategy": strategy})
+    if strategy == "local":
+        definition.build_model()
+        return
+    with pytest.raises(UserCodeError, match=CHANGED_OPTIMIZERS[line]):
+        definition.build_model()
+
+
+@pytest.mark.parametrize("kind", ["Adam", "Nadam", "Ftrl", "Lion", "RMSprop"])
+def test_keras_own_optimizers_are_not_taken_for_changed_ones(define, kind):
+    made = f"keras.optimizers.LossScaleOptimizer(keras.optimizers.{kind}(lr))"
+    define(CLASSIC.replace("keras.optimizers.SGD(lr)", made)).build_model()
+
+
 def test_a_model_without_weights_is_refused(define):
     text = CLASSIC.replace("keras.layers.Dense(3)(hidden)", "inputs").replace(
         'keras.layers.Dense(units, activation="relu")(inputs)', "inputs"

@@ -10,7 +10,13 @@ from elasticdl.master.live_edits import stamp
 from elasticdl.master.members.membership import Stop
 from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.runner.base import Launch, ReplicaKey, Role
+from elasticdl.runner.base import (
+    Launch,
+    ObservedReplica,
+    Phase,
+    ReplicaKey,
+    Role,
+)
 from elasticdl.testing.fakes import InMemoryRunner
 
 
@@ -19,11 +25,20 @@ def leased(rig) -> int:
     return len(queue.leased) if queue is not None else 0
 
 
+async def nobody_calls(rig) -> None:
+    """Have no call tell a master that another one has taken over."""
+    for replica in rig.everyone:
+        replica.kill()
+    # Those that are under way are answered first.
+    await asyncio.get_running_loop().run_in_executor(None, rig.pool.shutdown)
+
+
 def test_an_old_master_that_wakes_up_ends_and_touches_nothing(rig) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()
         async with rig.serving() as old:
             await rig.until(lambda: leased(rig) >= 2)
+            await nobody_calls(rig)
             next_one = Ledger.open(rig.job_dir.journal_dir, now=2.0)
             # What the old one would end: replicas that the next one started.
             stranger = ReplicaKey(Role.WORKER, 9)
@@ -91,6 +106,7 @@ def test_a_master_with_nothing_to_write_finds_out_that_it_is_the_old_one(rig) ->
         rig.world.go.clear()
         async with rig.serving():
             await rig.until(lambda: leased(rig) >= 2)
+            await nobody_calls(rig)
             Ledger.open(rig.job_dir.journal_dir, now=2.0).close()
             await asyncio.wait([rig.running])
         assert isinstance(rig.running.exception(), SupersededError)
@@ -205,5 +221,33 @@ def test_stops_that_failed_are_carried_out_at_the_end(rig) -> None:
             await rig.ended()
         assert tried == [stranger] * 3
         assert launching._stops == []
+
+    rig.run(story)
+
+
+def test_a_stop_that_the_last_turn_could_not_make_is_made_before_the_job_is_over(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        stranger = ReplicaKey(Role.WORKER, 9)
+        really, tried_last = rig.runner.stop, []
+
+        async def stop(key, *, grace_seconds, reason):
+            if key == stranger and not tried_last:
+                # The last turn of the loop is the one in which the job is over.
+                if rig.master.job.finished:
+                    tried_last.append(key)
+                raise PlatformError("the API server is away")
+            await really(key, grace_seconds=grace_seconds, reason=reason)
+
+        rig.runner.stop = stop
+        async with rig.serving():
+            await rig.until(lambda: leased(rig) >= 2)
+            rig.runner._show(ObservedReplica(stranger, 77, Phase.RUNNING))
+            rig.world.go.set()
+            await rig.ended()
+        assert tried_last
+        assert rig.runner.states[stranger].phase is Phase.FAILED
 
     rig.run(story)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
+from elasticdl.client.local.launcher import _end_of
 from elasticdl.client.local.master_restarts import (
     CRASH_WINDOW_SECONDS,
     MOST_CRASHES,
@@ -17,8 +19,10 @@ from elasticdl.client.local.master_restarts import (
     with_last_status,
 )
 from elasticdl.errors import ExitCode
+from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus
 from elasticdl.job.words import ExitReason, JobState
+from elasticdl.runner.base import ObservedReplica, Phase, ReplicaKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +116,20 @@ def test_a_crash_loop_ends_and_old_crashes_are_forgotten() -> None:
     apart = CRASH_WINDOW_SECONDS / 2
     slow = [end(time=number * apart) for number in range(MOST_CRASHES)]
     assert after_end(slow, reported=None) == Restart(0.0)
+
+
+def test_crashes_are_as_far_apart_as_they_are_though_the_clock_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crashed = ObservedReplica(
+        ReplicaKey(Role.MASTER, 0), 1, Phase.FAILED, ExitReason.ERROR, 1
+    )
+    ends = []
+    for number in range(MOST_CRASHES):
+        # An hour ahead from one crash to the next.
+        monkeypatch.setattr(time, "time", lambda hours=number: 3600.0 * hours)
+        ends.append(_end_of(crashed, answered=True))
+    assert isinstance(after_end(ends, reported=None), Finish)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=20))

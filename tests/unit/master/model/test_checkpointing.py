@@ -1,6 +1,8 @@
 """A job's checkpoints on a real disk: asked for, completed, given up, gone back to."""
 
 import asyncio
+import os
+import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +107,33 @@ def test_a_checkpoint_of_a_course_that_was_left_while_it_got_its_name_is_not_kep
     run(story)
 
 
+def test_a_rewind_while_a_checkpoint_is_given_its_name_leaves_none_of_that_course(
+    run, tmp_path, monkeypatch
+):
+    named, go_on = threading.Event(), threading.Event()
+    real = os.rename
+
+    def rename(source, target):
+        real(source, target)
+        if Path(target).name == "version-5":
+            named.set()
+            go_on.wait(10.0)
+
+    async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        first = await completed(checkpoints, 3)
+        monkeypatch.setattr(os, "rename", rename)
+        checkpoints.take(0, written(await asked(checkpoints), 5), now=0.0)
+        await until(named.is_set)
+        ledger.rewind({}, applied={}, cause="a test", now=0.0)
+        checkpoints.rewound(version=3)
+        go_on.set()
+        place = tmp_path / "checkpoints"
+        await until(lambda: not (place / "version-5").exists())
+        assert str(shelf.resolve(place)[0]) == checkpoints.newest.dir == first
+
+    run(story)
+
+
 def test_the_good_checkpoint_of_a_version_wins_over_a_damaged_one_of_it(run):
     async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
         await completed(checkpoints, 3)
@@ -165,8 +194,18 @@ def test_what_another_job_writes_in_the_same_folder_stays(run, tmp_path):
     run(second)
 
 
-def test_the_folder_is_made_beside_the_loop_and_its_failure_is_told(run, tmp_path):
+def test_the_folder_is_made_beside_the_loop_and_its_failure_is_told(
+    run, tmp_path, monkeypatch
+):
+    real, makers = os.mkdir, []
+
+    def mkdir(path, *rest, **named):
+        if tmp_path / "checkpoints" in (Path(path), Path(path).parent):
+            makers.append(threading.current_thread())
+        return real(path, *rest, **named)
+
     async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        monkeypatch.setattr(os, "mkdir", mkdir)
         checkpoints.ask("a test", now=0.0)
         assert checkpoints.busy  # nothing was waited for
         await until(lambda: not checkpoints.busy)
@@ -176,6 +215,8 @@ def test_the_folder_is_made_beside_the_loop_and_its_failure_is_told(run, tmp_pat
 
     (tmp_path / "checkpoints").touch()
     run(story)
+    assert makers
+    assert threading.main_thread() not in makers
 
 
 def test_a_newest_checkpoint_that_is_gone_is_noticed_when_a_master_starts(
@@ -194,3 +235,25 @@ def test_a_newest_checkpoint_that_is_gone_is_noticed_when_a_master_starts(
     (tmp_path / "checkpoints" / "version-5" / "manifest.json").unlink()
     run(later)
     assert "the newest checkpoint in the journal" in caplog.text
+
+
+def test_a_starting_master_leaves_the_bytes_of_shards_to_whoever_loads_them(
+    run, tmp_path
+):
+    """It would read 100 GB before it serves."""
+
+    async def first(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        del ledger
+        made.append(Path(await completed(checkpoints, 3)))
+
+    async def second(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        del ledger
+        found.append(checkpoints.newest and checkpoints.newest.dir)
+
+    made: list[Path] = []
+    found: list[str | None] = []
+    run(first)
+    shard = next(path for path in made[0].iterdir() if "0" in path.name)
+    shard.write_bytes(bytes(shard.stat().st_size))
+    run(second)
+    assert found == [str(made[0])]

@@ -15,6 +15,8 @@ from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.views.terminal.audit import audit_view
 from rich.console import Console
 
+from tests.unit.master.calls.test_many_workers import bytecodes
+
 PLAN = QueuePlan(
     (Shard("a", 0, 20), Shard("b", 5, 9)), batch_size=4, batches_per_task=2
 )
@@ -339,3 +341,20 @@ def test_an_audit_holds_a_few_bytes_for_each_task(tmp_path):
     assert len(report.epochs) == 4
     # 10 M tasks in 512 MiB are 53 bytes each. Beside them a batch is held at a time.
     assert peak < 40 * tasks + (1 << 20)
+
+
+def test_an_audit_takes_no_more_for_many_short_epochs_than_for_few_long_ones(tmp_path):
+    def audited(epochs):
+        plan = QueuePlan(
+            (Shard("a", 0, 400 // epochs),), batch_size=1, batches_per_task=1
+        )
+        place = tmp_path / str(epochs)
+        trained(place, replace(plan, epochs=epochs))
+        reports = []
+        cost = bytecodes(lambda: reports.append(audit(place)))
+        assert reports[0].ok
+        assert len(reports[0].epochs) == epochs
+        return cost
+
+    # A look at all tasks for each epoch takes 100 times as many.
+    assert audited(200) < 4 * audited(2)

@@ -528,6 +528,34 @@ def test_a_packed_part_is_whole_and_holds_what_the_plain_one_did(tmp_path):
     assert json.loads(newest(tmp_path).read_bytes() or "{}") == {}
 
 
+def test_a_packed_part_is_on_the_disk_before_the_plain_one_is_gone(
+    tmp_path, monkeypatch
+):
+    ledger = opened(tmp_path)
+    train(ledger, 5)
+    plain, packed = tmp_path / "00000001.jsonl", tmp_path / "00000001.jsonl.gz"
+    synced, seen = set(), []
+    real_sync, real_unlink = os.fsync, Path.unlink
+
+    def sync(fd):
+        real_sync(fd)
+        synced.add((os.fstat(fd).st_ino, packed.exists()))
+
+    def unlink(path, missing_ok=False):
+        if path == plain:
+            # Its bytes before it had its name, and then the name.
+            seen.append((packed.stat().st_ino, False) in synced)
+            seen.append((tmp_path.stat().st_ino, True) in synced)
+        real_unlink(path, missing_ok)
+
+    with monkeypatch.context() as watched:
+        watched.setattr(os, "fsync", sync)
+        watched.setattr(Path, "unlink", unlink)
+        run(ledger._journal.compact(ledger._state))
+    ledger.close()
+    assert seen == [True, True]
+
+
 def test_journal_in_an_unwritable_place_is_a_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalError, match="cannot write the journal"):

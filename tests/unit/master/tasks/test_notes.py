@@ -16,6 +16,8 @@ from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.base import ReplicaKey
 
+from tests.unit.master.calls.test_many_workers import bytecodes
+
 SPEC = JobSpec.model_validate(
     {
         "name": "long",
@@ -91,6 +93,16 @@ def test_a_snapshot_does_not_grow_with_the_number_of_relaunches(tmp_path):
     after = master.compact()
     master.close()
     assert after < 1.05 * before
+
+
+def test_a_relaunch_takes_no_more_after_a_thousand_others(tmp_path):
+    master = begun(tmp_path)
+    master.lose_many(5)
+    few = bytecodes(lambda: master.lose_many(5))
+    master.lose_many(1_200)
+    many = bytecodes(lambda: master.lose_many(5))
+    master.close()
+    assert many < 1.5 * few
 
 
 def test_counts_and_times_of_relaunches_outlive_what_is_listed(tmp_path):

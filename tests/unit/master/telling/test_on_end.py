@@ -224,3 +224,28 @@ def test_what_fails_is_logged_and_nothing_else(command, said, tmp_path, caplog) 
     on_end.tell(OnEndSpec(command=command, timeout_seconds=0.5), end(tmp_path))
     assert said in caplog.text
     assert "outcome stays as it is" in caplog.text
+
+
+def test_the_end_of_a_run_is_told_once_by_whichever_master_comes_to_it(
+    rig, tmp_path
+) -> None:
+    told = tmp_path / "told"
+    adds_a_line = f"open({str(told)!r}, 'a').write('told\\n')"
+
+    async def tell(rig) -> int:
+        ending = rig.running.result()
+        await on_end.tell_once(rig.master.job, ending, namespace="local", environ={})
+        return len(told.read_text().splitlines())
+
+    async def story(rig) -> None:
+        async with rig.serving():
+            await rig.ended()
+            # Killed here: the report is written, and nobody was told.
+        async with rig.serving():
+            await rig.ended()
+            assert await tell(rig) == 1
+        async with rig.serving():
+            await rig.ended()
+            assert await tell(rig) == 1
+
+    rig.run(story, on_end={"command": [sys.executable, "-c", adds_a_line]})
