@@ -24,7 +24,7 @@ def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
     order = {
         crew: (crew.rank, -crew.share) for crew, count in allowed.items() if count > 0
     }
-    made = {crew: crew.spare_made for crew in order}
+    limits = {crew: (crew.spare_made, crew.spare_running) for crew in order}
     if not order:
         return
     for node in shape.nodes:
@@ -36,11 +36,11 @@ def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
             continue
         there.sort(
             key=lambda one: (
-                *(order[one.crew], one.index >= 0, one.bound),
+                *(order[one.crew], one.index >= 0, one.bound, one.running),
                 *(one.priority, -one.index),
             )
         )
-        if (chosen := _choose(there, lacks, allowed, made)) is not None:
+        if (chosen := _choose(there, lacks, allowed, limits)) is not None:
             yield node, chosen
 
 
@@ -62,23 +62,27 @@ def _choose(
     there: list[Worker],
     lacks: dict[int, int],
     allowed: dict[Crew, int],
-    made: dict[Crew, int],
+    limits: dict[Crew, tuple[int, int]],  # of those that are there, and that run
 ) -> list[Worker] | None:
     chosen: list[Worker] = []
     taken: Counter[Crew] = Counter()
     taken_made: Counter[Crew] = Counter()
+    taken_running: Counter[Crew] = Counter()
     lacks = dict(lacks)
     for one in there:
         if all(amount <= 0 for amount in lacks.values()):
             break
         helps = any(lacks.get(i, 0) > 0 for i, _ in one.crew.shape.needs)
-        is_made = one.index >= 0
-        if is_made and taken_made[one.crew] >= made[one.crew]:
+        is_made, (made, running) = one.index >= 0, limits[one.crew]
+        if is_made and taken_made[one.crew] >= made:
+            continue
+        if one.running and taken_running[one.crew] >= running:
             continue
         if helps and taken[one.crew] < allowed[one.crew]:
             chosen.append(one)
             taken[one.crew] += 1
             taken_made[one.crew] += is_made
+            taken_running[one.crew] += one.running
             _lessen(lacks, one, 1)
     if any(amount > 0 for amount in lacks.values()):
         return None
