@@ -7,7 +7,6 @@ each job may lose. Changes nothing.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 from elasticdl.planner.crew import Crew, Worker
@@ -16,15 +15,16 @@ from elasticdl.planner.scene import Scene
 
 Budget = Callable[[Crew], int]  # how many workers a job may lose
 Found = tuple[int, list[Worker]]  # a node, and who leaves it
+# How many a job may lose: in all, of those that are there, of those that run.
+_Limits = tuple[int, int, int]
 
 
 def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
     """Yield the nodes on which room can be made, and by whom."""
-    allowed = {crew: budget(crew) for crew in scene.crews.values()}
+    allowed = {crew: _limits(crew, budget(crew)) for crew in scene.crews.values()}
     order = {
-        crew: (crew.rank, -crew.share) for crew, count in allowed.items() if count > 0
+        crew: (crew.rank, -crew.share) for crew, most in allowed.items() if most[0] > 0
     }
-    limits = {crew: (crew.spare_made, crew.spare_running) for crew in order}
     if not order:
         return
     for node in shape.nodes:
@@ -40,7 +40,7 @@ def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
                 *(one.priority, -one.index),
             )
         )
-        if (chosen := _choose(there, lacks, allowed, limits)) is not None:
+        if (chosen := _choose(there, lacks, allowed)) is not None:
             yield node, chosen
 
 
@@ -58,31 +58,31 @@ def _enough(there: list[Worker], lacks: dict[int, int]) -> bool:
     )
 
 
+def _limits(crew: Crew, count: int) -> _Limits:
+    return (count, crew.spare_made, crew.spare_running)
+
+
+def _may_leave(one: Worker, allowed: dict[Crew, _Limits], chosen: list[Worker]) -> bool:
+    most, made, running = allowed[one.crew]
+    taken = [other for other in chosen if other.crew is one.crew]
+    if one.index >= 0 and sum(other.index >= 0 for other in taken) >= made:
+        return False
+    if one.running and sum(other.running for other in taken) >= running:
+        return False
+    return len(taken) < most
+
+
 def _choose(
-    there: list[Worker],
-    lacks: dict[int, int],
-    allowed: dict[Crew, int],
-    limits: dict[Crew, tuple[int, int]],  # of those that are there, and that run
+    there: list[Worker], lacks: dict[int, int], allowed: dict[Crew, _Limits]
 ) -> list[Worker] | None:
     chosen: list[Worker] = []
-    taken: Counter[Crew] = Counter()
-    taken_made: Counter[Crew] = Counter()
-    taken_running: Counter[Crew] = Counter()
     lacks = dict(lacks)
     for one in there:
         if all(amount <= 0 for amount in lacks.values()):
             break
         helps = any(lacks.get(i, 0) > 0 for i, _ in one.crew.shape.needs)
-        is_made, (made, running) = one.index >= 0, limits[one.crew]
-        if is_made and taken_made[one.crew] >= made:
-            continue
-        if one.running and taken_running[one.crew] >= running:
-            continue
-        if helps and taken[one.crew] < allowed[one.crew]:
+        if helps and _may_leave(one, allowed, chosen):
             chosen.append(one)
-            taken[one.crew] += 1
-            taken_made[one.crew] += is_made
-            taken_running[one.crew] += one.running
             _lessen(lacks, one, 1)
     if any(amount > 0 for amount in lacks.values()):
         return None
