@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from elasticdl.controller.jobs import KnownJob
 from elasticdl.controller.lease import Leadership
-from elasticdl.controller.showing import show
+from elasticdl.controller.showing import PlanAge, hide, show
 from elasticdl.controller.watching import WatchedCluster
 from elasticdl.controller.writing import Write, due_writes, foreign_jobs
 from elasticdl.job import names
@@ -76,6 +76,7 @@ class Deciding:
         self._said_at = float("-inf")
         self._foreign: set[JobKey] = set()
         self._refused: dict[JobKey, float] = {}
+        self._plan_age = PlanAge()
 
     async def run(self) -> None:
         """Plan for ever."""
@@ -91,7 +92,13 @@ class Deciding:
 
     def update(self) -> None:
         """Set the metrics that are about now."""
-        self._metrics.leader.set(self._leadership.may_write)
+        leads = self._leadership.may_write
+        self._metrics.leader.set(leads)
+        self._metrics.plan_age.set_one(
+            self._plan_age.seconds(self._clock(), leads=leads)
+        )
+        if not leads:
+            hide(self._metrics)
         self._metrics.view_age.set_one(self._age())
 
     def _age(self) -> float | None:
@@ -135,6 +142,7 @@ class Deciding:
             log.info("a plan is dropped: the Lease or the view is too old")
             return
         self._memory = made.memory
+        self._plan_age.planned(now)
         self._tell_of_others(jobs, now)
         due = due_writes(
             made,
