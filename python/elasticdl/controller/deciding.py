@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from elasticdl.controller.jobs import KnownJob
 from elasticdl.controller.lease import Leadership
 from elasticdl.controller.showing import PlanAge, hide, show
+from elasticdl.controller.standing import Standing
 from elasticdl.controller.watching import WatchedCluster
 from elasticdl.controller.writing import Write, due_writes, foreign_jobs
 from elasticdl.job import names
@@ -77,6 +78,8 @@ class Deciding:
         self._foreign: set[JobKey] = set()
         self._refused: dict[JobKey, float] = {}
         self._plan_age = PlanAge()
+        self._standing: Standing | None = None
+        self._took = 0.0
 
     async def run(self) -> None:
         """Plan for ever."""
@@ -87,7 +90,7 @@ class Deciding:
                 continue
             if not self._led:
                 # What another one remembered is unknown: the first plan is careful.
-                self._led, self._memory = True, Memory()
+                self._led, self._memory, self._standing = True, Memory(), None
             await self._once()
 
     def update(self) -> None:
@@ -130,18 +133,15 @@ class Deciding:
         now = self._clock()
         jobs = self._cluster.jobs()
         view = self._cluster.view()
-        loop = asyncio.get_running_loop()
-        began = time.perf_counter()
-        made = await loop.run_in_executor(
-            None, self._plan, view, self._memory, self._settings, now
-        )
-        took = time.perf_counter() - began
-        self._metrics.plans.inc()
-        self._metrics.plan_seconds.observe(took)
+        if self._standing is not None and self._standing.holds(view, now):
+            standing = self._standing
+        else:
+            standing = Standing.of(await self._planned(view, now), view, now)
+        made = standing.plan
         if not self._may():
             log.info("a plan is dropped: the Lease or the view is too old")
             return
-        self._memory = made.memory
+        self._memory, self._standing = made.memory, standing
         self._plan_age.planned(now)
         self._tell_of_others(jobs, now)
         due = due_writes(
@@ -153,15 +153,26 @@ class Deciding:
             now=now,
         )
         due = [one for one in due if self._refused.get(one.key, 0.0) <= now]
-        self._say(made, due, took, now)
+        self._say(made, due, now)
         show(self._metrics, made, len(self._foreign))
         await self._write(due)
 
-    def _say(self, made: Plan, due: list[Write], took: float, now: float) -> None:
+    async def _planned(self, view: ClusterView, now: float) -> Plan:
+        loop = asyncio.get_running_loop()
+        began = time.perf_counter()
+        made = await loop.run_in_executor(
+            None, self._plan, view, self._memory, self._settings, now
+        )
+        self._took = time.perf_counter() - began
+        self._metrics.plans.inc()
+        self._metrics.plan_seconds.observe(self._took)
+        return made
+
+    def _say(self, made: Plan, due: list[Write], now: float) -> None:
         changes = [one for one in due if one.cause == "changed"]
         if changes or now - self._said_at >= _SAY_SECONDS:
             self._said_at = now
-            log.info("%s; planned in %.0f ms", made.summary.line(), 1000 * took)
+            log.info("%s; planned in %.0f ms", made.summary.line(), 1000 * self._took)
         for one in changes:
             log.info(
                 "%s: %d workers%s: %s",

@@ -34,8 +34,8 @@ class ControllerMetrics(Catalogue):
         )
         self.plan_age = self.series(
             "elasticdl_controller_plan_age_seconds",
-            "Time since the leader's newest plan, or since it leads; absent from "
-            "those that wait for the Lease.",
+            "Time since the leader made a plan or found that the last one holds, or "
+            "since it leads; absent from those that wait for the Lease.",
         )
         self.grants_written = self.counter(
             "elasticdl_controller_grants_total",
