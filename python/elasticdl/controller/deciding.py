@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +33,8 @@ log = logging.getLogger(__name__)
 Planner = Callable[[ClusterView, Memory, Settings, float], Plan]
 FIELD_MANAGER = "elasticdl-controller"
 _SAY_SECONDS = 60.0
-_RENEWALS_AT_ONCE = 5
+# Of a grant's half hour a third is for its renewal: this is enough for any number.
+_LEAST_RENEWALS, _RENEWED_PART = 5, 0.01
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Deciding:
         self._plan_age = PlanAge()
         self._standing: Standing | None = None
         self._took = 0.0
+        self._renewed_at = float("-inf")
 
     async def run(self) -> None:
         """Plan for ever."""
@@ -149,13 +152,20 @@ class Deciding:
             jobs,
             by=self._by,
             grant_seconds=self._settings.grant_seconds,
-            most_renewals=_RENEWALS_AT_ONCE,
+            most_renewals=self._most_renewals(len(jobs), now),
             now=now,
         )
         due = [one for one in due if self._refused.get(one.key, 0.0) <= now]
         self._say(made, due, now)
         show(self._metrics, made, len(self._foreign))
         await self._write(due)
+
+    def _most_renewals(self, num_jobs: int, now: float) -> int:
+        """Return how many grants may be renewed now: a few, at an even pace."""
+        if now - self._renewed_at < self._pace.at_rest:
+            return 0
+        self._renewed_at = now
+        return max(_LEAST_RENEWALS, math.ceil(_RENEWED_PART * num_jobs))
 
     async def _planned(self, view: ClusterView, now: float) -> Plan:
         loop = asyncio.get_running_loop()

@@ -68,6 +68,25 @@ def is_job(item: Json) -> bool:
     return has and metadata["name"] == names.config_map_name(name)
 
 
+def only_renewed(before: Json, item: Json) -> bool:
+    """Whether nothing of a job is new but the time until which its grant is good."""
+    old, new = before["metadata"], item["metadata"]
+    if old["uid"] != new["uid"] or before.get("data") != item.get("data"):
+        return False
+    notes, others = dict(old.get("annotations") or {}), new.get("annotations") or {}
+    texts = (
+        notes.pop(names.ANNOTATION_WORKERS, ""),
+        others.get(names.ANNOTATION_WORKERS, ""),
+    )
+    grants = [parse_grant(text).grant for text in texts]
+    if any(others.get(key) != value for key, value in notes.items()):
+        return False
+    if len(others) != len(notes) + 1 or None in grants:
+        return False
+    known = [(one.workers, one.leave, one.by) for one in grants if one]
+    return known[0] == known[1]
+
+
 class JobReader:
     """Reads jobs' ConfigMaps, and keeps what it parsed."""
 
