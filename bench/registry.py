@@ -11,6 +11,7 @@ from frame import Benchmark
 def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
     import cluster
+    import controller
     import data_path
     import group
     import group_jobs
@@ -45,6 +46,7 @@ def benchmarks() -> dict[str, Benchmark]:
         scraping,
         sql,
         cluster,
+        controller,
         planner,
         simulator,
     ):

@@ -51,6 +51,8 @@ def _figures(history: History, sample: HistorySample, shift: float) -> Iterator[
         yield f"elasticdl_{name}", {**JOB, **labels}, value
     for name, labels, value in _of_cluster(sample):
         yield f"elasticdl_cluster_{name}", labels, value
+    for name, labels, value in _of_controller(sample):
+        yield f"elasticdl_controller_{name}", labels, value
 
 
 def _of_master(
@@ -251,3 +253,21 @@ def _of_cluster(sample: HistorySample) -> Iterator[Figure]:
         yield "pending_pods", pending, sample.workers_pending
     spent = sample.goodput_seconds.get("preempted", 0.0)
     yield "pending_seconds_total", {"training_job": "digits"}, spent
+
+
+def _of_controller(sample: HistorySample) -> Iterator[Figure]:
+    job = {"training_job": "digits", "training_namespace": "local"}
+    taken = sample.workers_running
+    yield "workers_granted", job, sample.workers_wanted
+    yield "share", job, (taken + 1) / 8
+    for resource, all_of_it in (("cpu", 16_000), ("memory", 64 * 2**30)):
+        labels = {"resource": resource}
+        yield "supply", labels, all_of_it
+        yield "ceiling", labels, 0.97 * all_of_it
+        for kind, part in (("training", taken + 1), ("serving", 5 - taken)):
+            yield "held", {**labels, "class": kind}, part * all_of_it / 8
+    yield "plan_age_seconds", {}, 2
+    yield "view_age_seconds", {}, 1
+    for cause, every in (("changed", 40), ("renewed", 600)):
+        yield "grants_total", {"cause": cause}, sample.time % 10_000 // every
+    yield "write_failures_total", {}, 0

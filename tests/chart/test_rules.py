@@ -79,7 +79,7 @@ def test_a_case_that_is_wrong_is_noticed(tmp_path):
 def test_each_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(rule):
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
-    of_cluster = rule["alert"] == "ElasticDLExporterBlind"
+    of_cluster = rule["alert"].startswith(("ElasticDLExporter", "ElasticDLController"))
     assert of_cluster or "$labels.training_job" in rule["annotations"]["summary"]
     assert "$value" in rule["annotations"]["description"]
     page, anchor = rule["annotations"]["runbook_url"].split("#")

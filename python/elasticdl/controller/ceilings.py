@@ -8,18 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elasticdl.errors import SpecError
+from elasticdl.kube.process import pairs_of
 from elasticdl.planner.view import Settings
-
-
-def pairs_of(text: str, option: str) -> dict[str, str]:
-    """Return the pairs of `KEY=VALUE,...`. Raises SpecError."""
-    found = {}
-    for part in filter(None, text.split(",")):
-        key, equals, value = part.partition("=")
-        if not (key and equals):
-            raise SpecError(f"{option}: got {part!r}, expected KEY=VALUE")
-        found[key.strip()] = value.strip()
-    return found
 
 
 def with_ceilings(settings: Settings, text: str, option: str) -> Settings:

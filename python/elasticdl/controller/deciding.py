@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from elasticdl.controller.jobs import KnownJob
 from elasticdl.controller.lease import Leadership
-from elasticdl.controller.showing import show
+from elasticdl.controller.showing import PlanAge, hide, show
+from elasticdl.controller.standing import Standing
 from elasticdl.controller.watching import WatchedCluster
 from elasticdl.controller.writing import Write, due_writes, foreign_jobs
 from elasticdl.job import names
@@ -31,7 +33,8 @@ log = logging.getLogger(__name__)
 Planner = Callable[[ClusterView, Memory, Settings, float], Plan]
 FIELD_MANAGER = "elasticdl-controller"
 _SAY_SECONDS = 60.0
-_RENEWALS_AT_ONCE = 5
+# Of a grant's half hour a third is for its renewal: this is enough for any number.
+_LEAST_RENEWALS, _RENEWED_PART = 5, 0.01
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,10 @@ class Deciding:
         self._said_at = float("-inf")
         self._foreign: set[JobKey] = set()
         self._refused: dict[JobKey, float] = {}
+        self._plan_age = PlanAge()
+        self._standing: Standing | None = None
+        self._took = 0.0
+        self._renewed_at = float("-inf")
 
     async def run(self) -> None:
         """Plan for ever."""
@@ -86,12 +93,18 @@ class Deciding:
                 continue
             if not self._led:
                 # What another one remembered is unknown: the first plan is careful.
-                self._led, self._memory = True, Memory()
+                self._led, self._memory, self._standing = True, Memory(), None
             await self._once()
 
     def update(self) -> None:
         """Set the metrics that are about now."""
-        self._metrics.leader.set(self._leadership.may_write)
+        leads = self._leadership.may_write
+        self._metrics.leader.set(leads)
+        self._metrics.plan_age.set_one(
+            self._plan_age.seconds(self._clock(), leads=leads)
+        )
+        if not leads:
+            hide(self._metrics)
         self._metrics.view_age.set_one(self._age())
 
     def _age(self) -> float | None:
@@ -123,37 +136,53 @@ class Deciding:
         now = self._clock()
         jobs = self._cluster.jobs()
         view = self._cluster.view()
-        loop = asyncio.get_running_loop()
-        began = time.perf_counter()
-        made = await loop.run_in_executor(
-            None, self._plan, view, self._memory, self._settings, now
-        )
-        took = time.perf_counter() - began
-        self._metrics.plans.inc()
-        self._metrics.plan_seconds.observe(took)
+        if self._standing is not None and self._standing.holds(view, now):
+            standing = self._standing
+        else:
+            standing = Standing.of(await self._planned(view, now), view, now)
+        made = standing.plan
         if not self._may():
             log.info("a plan is dropped: the Lease or the view is too old")
             return
-        self._memory = made.memory
+        self._memory, self._standing = made.memory, standing
+        self._plan_age.planned(now)
         self._tell_of_others(jobs, now)
         due = due_writes(
             made,
             jobs,
             by=self._by,
             grant_seconds=self._settings.grant_seconds,
-            most_renewals=_RENEWALS_AT_ONCE,
+            most_renewals=self._most_renewals(len(jobs), now),
             now=now,
         )
         due = [one for one in due if self._refused.get(one.key, 0.0) <= now]
-        self._say(made, due, took, now)
+        self._say(made, due, now)
         show(self._metrics, made, len(self._foreign))
         await self._write(due)
 
-    def _say(self, made: Plan, due: list[Write], took: float, now: float) -> None:
+    def _most_renewals(self, num_jobs: int, now: float) -> int:
+        """Return how many grants may be renewed now: a few, at an even pace."""
+        if now - self._renewed_at < self._pace.at_rest:
+            return 0
+        self._renewed_at = now
+        return max(_LEAST_RENEWALS, math.ceil(_RENEWED_PART * num_jobs))
+
+    async def _planned(self, view: ClusterView, now: float) -> Plan:
+        loop = asyncio.get_running_loop()
+        began = time.perf_counter()
+        made = await loop.run_in_executor(
+            None, self._plan, view, self._memory, self._settings, now
+        )
+        self._took = time.perf_counter() - began
+        self._metrics.plans.inc()
+        self._metrics.plan_seconds.observe(self._took)
+        return made
+
+    def _say(self, made: Plan, due: list[Write], now: float) -> None:
         changes = [one for one in due if one.cause == "changed"]
         if changes or now - self._said_at >= _SAY_SECONDS:
             self._said_at = now
-            log.info("%s; planned in %.0f ms", made.summary.line(), 1000 * took)
+            log.info("%s; planned in %.0f ms", made.summary.line(), 1000 * self._took)
         for one in changes:
             log.info(
                 "%s: %d workers%s: %s",

@@ -1,7 +1,8 @@
 """From a job's ConfigMap to what the planner knows of the job.
 
-Owns the reading of it, and that a specification is parsed again only when its text has
-changed. Made by `controller.watching` and by commands that plan. Pure but for that.
+Owns the reading of it, and that a ConfigMap is read again only when it is another one,
+and its specification parsed again only when its text has changed. Made by
+`controller.watching` and by commands that plan. Pure but for that.
 """
 
 from __future__ import annotations
@@ -67,21 +68,51 @@ def is_job(item: Json) -> bool:
     return has and metadata["name"] == names.config_map_name(name)
 
 
+def only_renewed(before: Json, item: Json) -> bool:
+    """Whether nothing of a job is new but the time until which its grant is good."""
+    old, new = before["metadata"], item["metadata"]
+    if old["uid"] != new["uid"] or before.get("data") != item.get("data"):
+        return False
+    notes, others = dict(old.get("annotations") or {}), new.get("annotations") or {}
+    texts = (
+        notes.pop(names.ANNOTATION_WORKERS, ""),
+        others.get(names.ANNOTATION_WORKERS, ""),
+    )
+    grants = [parse_grant(text).grant for text in texts]
+    if any(others.get(key) != value for key, value in notes.items()):
+        return False
+    if len(others) != len(notes) + 1 or None in grants:
+        return False
+    known = [(one.workers, one.leave, one.by) for one in grants if one]
+    return known[0] == known[1]
+
+
 class JobReader:
     """Reads jobs' ConfigMaps, and keeps what it parsed."""
 
     def __init__(self) -> None:
         """Begin with nothing parsed."""
         self._parsed: dict[JobKey, tuple[object, JobSpec | None, Job]] = {}
+        self._known: dict[JobKey, tuple[Json, object, KnownJob | None]] = {}
 
     def forget(self, key: JobKey) -> None:
         """Drop what is kept of a job that is gone."""
         self._parsed.pop(key, None)
+        self._known.pop(key, None)
 
     def read(self, item: Json, classes: Classes) -> KnownJob | None:
         """Return the job of a ConfigMap; None for one that nobody could run."""
-        metadata, data = item["metadata"], item["data"]
+        metadata = item["metadata"]
         key = JobKey(metadata["namespace"], metadata["labels"][names.LABEL_JOB])
+        classed = (tuple(classes.names.items()), tuple(classes.values.items()))
+        last = self._known.get(key)
+        # At rest all jobs are asked for each few seconds, and none has changed.
+        if last is None or last[0] is not item or last[1] != classed:
+            last = self._known[key] = (item, classed, self._read(key, item, classes))
+        return last[2]
+
+    def _read(self, key: JobKey, item: Json, classes: Classes) -> KnownJob | None:
+        metadata, data = item["metadata"], item["data"]
         text = tuple(data.get(k, "") for k in _KEYS)
         if key not in self._parsed or self._parsed[key][0] != text:
             self._parsed[key] = (text, *_parse(key, data))

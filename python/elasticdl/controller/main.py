@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
-import signal
 import socket
 import sys
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from elasticdl.controller.ceilings import pairs_of, with_ceilings
+from elasticdl.controller.ceilings import with_ceilings
 from elasticdl.controller.deciding import Deciding, Pace, Rules
 from elasticdl.controller.jobs import Classes
 from elasticdl.controller.lease import Leadership, LeaseTimes
 from elasticdl.controller.watching import WatchedCluster, Watches
-from elasticdl.errors import ElasticDLError, ExitCode, SpecError
+from elasticdl.errors import SpecError
 from elasticdl.job.chart.monitoring import ExporterValues
-from elasticdl.job.context import set_up_logging
+from elasticdl.kube import process
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.inventory import Serving
 from elasticdl.metrics.event_loop import answers, in_loop
@@ -45,9 +43,8 @@ def make_parser() -> argparse.ArgumentParser:
         description="Decides how many workers each elastic job of a cluster has, and "
         "writes that as an annotation of the job's ConfigMap.",
     )
-    parser.add_argument(
-        "--kubeconfig", help="of a user; without it the account of this pod is used"
-    )
+    process.add_arguments(parser, listens="address to listen on")
+    process.add_serving_arguments(parser, priority=ExporterValues().serving_priority)
     parser.add_argument(
         "--namespace", required=True, help="of the Lease, and of this platform's jobs"
     )
@@ -58,20 +55,6 @@ def make_parser() -> argparse.ArgumentParser:
         help="namespaces in which jobs are looked for before they have pods",
     )
     parser.add_argument("--lease", default=LEASE, help="name of the Lease")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument(
-        "--serving-priority",
-        type=int,
-        default=ExporterValues().serving_priority,
-        help="pods of at least this priority count as serving",
-    )
-    parser.add_argument(
-        "--serving-labels",
-        default="",
-        metavar="KEY=VALUE,...",
-        help="pods with all these labels count as serving too",
-    )
     parser.add_argument(
         "--priority-class",
         action="append",
@@ -131,7 +114,8 @@ async def control(args: argparse.Namespace, api: ApiServer) -> None:
     """Watch and decide until a signal comes. Raises ElasticDLError."""
     by = f"{args.namespace}/{args.lease}"
     serving = Serving(
-        args.serving_priority, pairs_of(args.serving_labels, "--serving-labels")
+        args.serving_priority,
+        process.pairs_of(args.serving_labels, "--serving-labels"),
     )
     also = tuple(filter(None, args.also_in.split(",")))
     watches = Watches(
@@ -176,51 +160,15 @@ async def control(args: argparse.Namespace, api: ApiServer) -> None:
         "controller %s, watching %s, metrics on port %d", by, api.address, server.port
     )
     try:
-        await _together(cluster, leadership, deciding)
+        await process.until_told(cluster.watch(), leadership.run(), deciding.run())
     finally:
         await leadership.give_back()
         server.close()
 
 
-async def _together(
-    cluster: WatchedCluster, leadership: Leadership, deciding: Deciding
-) -> None:
-    """Run all three until a signal comes. Raises ElasticDLError."""
-
-    async def run() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(cluster.watch(), name="watch")
-            tasks.create_task(leadership.run(), name="lease")
-            tasks.create_task(deciding.run(), name="decide")
-
-    loop = asyncio.get_running_loop()
-    running = asyncio.create_task(run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, running.cancel)
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
-    except* ElasticDLError as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the controller; return the exit code."""
-    set_up_logging("controller", "info")
-    args = make_parser().parse_args(arguments)
-    try:
-        if args.kubeconfig:
-            api = ApiServer.from_kubeconfig(args.kubeconfig)
-        else:
-            api = ApiServer.in_cluster()
-        asyncio.run(control(args, api))
-    except ElasticDLError as error:
-        log.error("%s", error)
-        return error.exit_code
-    return ExitCode.OK
+    return process.run("controller", make_parser().parse_args(arguments), control)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,43 @@
 """Sets the controller's metrics from a plan.
 
-Owns which figure of a plan is which metric. Called by `controller.deciding`. Pure but
-for the metrics.
+Owns which figure of a plan is which metric, and what one that does not lead shows.
+Called by `controller.deciding`. Pure but for the metrics.
 """
 
 from __future__ import annotations
 
 from elasticdl.metrics.registry import ControllerMetrics
 from elasticdl.planner.outcome import Plan
+
+
+class PlanAge:
+    """How old the newest plan is of one that leads."""
+
+    def __init__(self) -> None:
+        """Begin as one that does not lead."""
+        self._since: float | None = None
+
+    def planned(self, now: float) -> None:
+        """Note a plan."""
+        self._since = now
+
+    def seconds(self, now: float, *, leads: bool) -> float | None:
+        """Return its age, from the beginning of leading on; None without the Lease."""
+        if not leads:
+            self._since = None
+            return None
+        if self._since is None:
+            self._since = now
+        return max(0.0, now - self._since)
+
+
+def hide(metrics: ControllerMetrics) -> None:
+    """Take away what was decided: it is for the one that leads now to say."""
+    for one in (
+        *(metrics.granted, metrics.share, metrics.supply),
+        *(metrics.ceiling, metrics.held),
+    ):
+        one.set({})
 
 
 def show(metrics: ControllerMetrics, made: Plan, num_foreign: int) -> None:

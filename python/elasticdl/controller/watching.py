@@ -17,7 +17,14 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from elasticdl.controller.jobs import Classes, JobReader, KnownJob, is_job, with_grant
+from elasticdl.controller.jobs import (
+    Classes,
+    JobReader,
+    KnownJob,
+    is_job,
+    only_renewed,
+    with_grant,
+)
 from elasticdl.controller.reading import node_of, pod_of
 from elasticdl.job import names
 from elasticdl.job.grant import GRANT_SECONDS
@@ -264,7 +271,10 @@ class WatchedCluster:
         if deleted:
             self._forget(_key(item))
         else:
+            before = self._items.get(_key(item))
             self._items[_key(item)] = item
+            if before is not None and only_renewed(before, item):
+                return
         self.changed.set()
 
     def _drop(self, namespace: str) -> None:

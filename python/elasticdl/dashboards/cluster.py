@@ -186,6 +186,111 @@ _JOBS = Row(
     ),
 )
 
+_GRANTED = (
+    f"max by ({_JOB}) (label_replace("
+    + of_clusters("elasticdl_controller_workers_granted")
+    + ', "namespace", "$1", "training_namespace", "(.+)"))'
+)
+
+
+def _of_resource(metric: str, besides: str = "") -> str:
+    by = "cluster, resource" + besides
+    return f"sum by (resource) (max by ({by}) ({of_clusters(metric)}))"
+
+
+_SIZES = Row(
+    "Sizes that the controller decides",
+    (
+        Panel(
+            "Granted workers",
+            PanelKind.TABLE,
+            "Workers that each job is given, its bounds, and its part of the cluster. "
+            "Empty where nobody decides sizes.",
+            columns=(("namespace", "namespace"), ("training_job", "job")),
+            queries=(
+                Query(_by_job(of_jobs("elasticdl_workers_min")), "min", unit="short"),
+                Query(_GRANTED, "granted", unit="short"),
+                Query(_by_job(of_jobs("elasticdl_workers_max")), "max", unit="short"),
+                Query(
+                    f"max by ({_JOB}) (label_replace("
+                    + of_clusters("elasticdl_controller_share")
+                    + ', "namespace", "$1", "training_namespace", "(.+)"))',
+                    "share",
+                    unit="percentunit",
+                ),
+            ),
+        ),
+        Panel(
+            "Granted workers over time",
+            PanelKind.TIMESERIES,
+            "Workers that each job is given.",
+            unit="short",
+            stacked=True,
+            steps=True,
+            queries=(Query(f"sum by (training_job) ({_GRANTED})", "{{training_job}}"),),
+        ),
+        Panel(
+            "Use and ceiling",
+            PanelKind.TIMESERIES,
+            "Part of the supply that pods hold, and up to which workers are added.",
+            unit="percentunit",
+            width=8,
+            queries=(
+                Query(
+                    f"{_of_resource('elasticdl_controller_held', ', class')} / "
+                    f"({_of_resource('elasticdl_controller_supply')} > 0)",
+                    "{{resource}}",
+                ),
+                Query(
+                    f"{_of_resource('elasticdl_controller_ceiling')} / "
+                    f"({_of_resource('elasticdl_controller_supply')} > 0)",
+                    "ceiling of {{resource}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Age of plan and view",
+            PanelKind.TIMESERIES,
+            "Time since the leader's newest plan, and age of what it knows of the "
+            "cluster. One is made every 5 s, none on a view of 15 s.",
+            unit="s",
+            width=8,
+            queries=(
+                Query(
+                    f"max({of_clusters('elasticdl_controller_plan_age_seconds')})",
+                    "plan",
+                ),
+                Query(
+                    f"min({of_clusters('elasticdl_controller_view_age_seconds')})",
+                    "view",
+                ),
+            ),
+        ),
+        Panel(
+            "Grants",
+            PanelKind.TIMESERIES,
+            "Grants that are written per second, by cause, and those that the API "
+            "server refuses.",
+            unit="short",
+            width=8,
+            queries=(
+                Query(
+                    "sum by (cause) ("
+                    + rate(of_clusters("elasticdl_controller_grants_total"))
+                    + ")",
+                    "{{cause}}",
+                ),
+                Query(
+                    "sum("
+                    + rate(of_clusters("elasticdl_controller_write_failures_total"))
+                    + ")",
+                    "refused",
+                ),
+            ),
+        ),
+    ),
+)
+
 _WAITING = Row(
     "Waiting",
     (
@@ -280,6 +385,6 @@ BOARD = Board(
     uid="elasticdl-cluster",
     title="ElasticDL / Cluster",
     description="How full the cluster is, with what, and which jobs run and wait.",
-    rows=(_UTILISATION, _JOBS, _HOLDERS, _WAITING, _PREEMPTION),
+    rows=(_UTILISATION, _JOBS, _SIZES, _HOLDERS, _WAITING, _PREEMPTION),
     many_jobs=True,
 )

@@ -32,6 +32,11 @@ class ControllerMetrics(Catalogue):
         self.plan_seconds = self.summary(
             "elasticdl_controller_plan_seconds", "Time that a plan takes."
         )
+        self.plan_age = self.series(
+            "elasticdl_controller_plan_age_seconds",
+            "Time since the leader made a plan or found that the last one holds, or "
+            "since it leads; absent from those that wait for the Lease.",
+        )
         self.grants_written = self.counter(
             "elasticdl_controller_grants_total",
             "Grants that were written, by why.",

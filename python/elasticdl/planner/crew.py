@@ -101,6 +101,15 @@ class Crew:
         return max(0, self.size - len(self.unmade) - self.floor) if self.part else 0
 
     @property
+    def spare_running(self) -> int:
+        """Return how many of those that run it could give.
+
+        Others of it may be starting: until they run, its floor is those that do.
+        """
+        running = sum(one.running for one in self.placed)
+        return max(0, running - self.floor) if self.part else 0
+
+    @property
     def share(self) -> float:
         """Return its weighted dominant share."""
         return self.share_of(len(self.placed))

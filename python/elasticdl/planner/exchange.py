@@ -133,7 +133,14 @@ def _one_more(scene: Scene, receiver: Crew) -> Worker | None:
         if _spare(crew, receiver) and any(i in lacking for i, _ in crew.shape.needs)
     ]
     for crew in sorted(givers, key=lambda one: (-one.share, one.order)):
-        there = [one for one in crew.placed if one.node != NOWHERE]
+        there = [
+            one
+            for one in crew.placed
+            if one.node != NOWHERE and not (one.running and not crew.spare_running)
+        ]
         if there:
-            return min(there, key=lambda one: (one.bound, one.priority, -one.index))
+            return min(
+                there,
+                key=lambda one: (one.bound, one.running, one.priority, -one.index),
+            )
     return None

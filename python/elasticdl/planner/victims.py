@@ -7,7 +7,6 @@ each job may lose. Changes nothing.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 from elasticdl.planner.crew import Crew, Worker
@@ -16,15 +15,16 @@ from elasticdl.planner.scene import Scene
 
 Budget = Callable[[Crew], int]  # how many workers a job may lose
 Found = tuple[int, list[Worker]]  # a node, and who leaves it
+# How many a job may lose: in all, of those that are there, of those that run.
+_Limits = tuple[int, int, int]
 
 
 def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
     """Yield the nodes on which room can be made, and by whom."""
-    allowed = {crew: budget(crew) for crew in scene.crews.values()}
+    allowed = {crew: _limits(crew, budget(crew)) for crew in scene.crews.values()}
     order = {
-        crew: (crew.rank, -crew.share) for crew, count in allowed.items() if count > 0
+        crew: (crew.rank, -crew.share) for crew, most in allowed.items() if most[0] > 0
     }
-    made = {crew: crew.spare_made for crew in order}
     if not order:
         return
     for node in shape.nodes:
@@ -36,11 +36,11 @@ def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
             continue
         there.sort(
             key=lambda one: (
-                *(order[one.crew], one.index >= 0, one.bound),
+                *(order[one.crew], one.index >= 0, one.bound, one.running),
                 *(one.priority, -one.index),
             )
         )
-        if (chosen := _choose(there, lacks, allowed, made)) is not None:
+        if (chosen := _choose(there, lacks, allowed)) is not None:
             yield node, chosen
 
 
@@ -58,27 +58,31 @@ def _enough(there: list[Worker], lacks: dict[int, int]) -> bool:
     )
 
 
+def _limits(crew: Crew, count: int) -> _Limits:
+    return (count, crew.spare_made, crew.spare_running)
+
+
+def _may_leave(one: Worker, allowed: dict[Crew, _Limits], chosen: list[Worker]) -> bool:
+    most, made, running = allowed[one.crew]
+    taken = [other for other in chosen if other.crew is one.crew]
+    if one.index >= 0 and sum(other.index >= 0 for other in taken) >= made:
+        return False
+    if one.running and sum(other.running for other in taken) >= running:
+        return False
+    return len(taken) < most
+
+
 def _choose(
-    there: list[Worker],
-    lacks: dict[int, int],
-    allowed: dict[Crew, int],
-    made: dict[Crew, int],
+    there: list[Worker], lacks: dict[int, int], allowed: dict[Crew, _Limits]
 ) -> list[Worker] | None:
     chosen: list[Worker] = []
-    taken: Counter[Crew] = Counter()
-    taken_made: Counter[Crew] = Counter()
     lacks = dict(lacks)
     for one in there:
         if all(amount <= 0 for amount in lacks.values()):
             break
         helps = any(lacks.get(i, 0) > 0 for i, _ in one.crew.shape.needs)
-        is_made = one.index >= 0
-        if is_made and taken_made[one.crew] >= made[one.crew]:
-            continue
-        if helps and taken[one.crew] < allowed[one.crew]:
+        if helps and _may_leave(one, allowed, chosen):
             chosen.append(one)
-            taken[one.crew] += 1
-            taken_made[one.crew] += is_made
             _lessen(lacks, one, 1)
     if any(amount > 0 for amount in lacks.values()):
         return None

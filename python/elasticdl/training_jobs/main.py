@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -20,8 +18,7 @@ from prometheus_client import CollectorRegistry
 from elasticdl.client.cluster.api import ClusterClient
 from elasticdl.client.cluster.chart import find_chart
 from elasticdl.client.cluster.helm import find_helm
-from elasticdl.errors import ElasticDLError, ExitCode
-from elasticdl.job.context import set_up_logging
+from elasticdl.kube import process
 from elasticdl.kube.api import ApiServer
 from elasticdl.metrics.event_loop import answers
 from elasticdl.metrics.server import MetricsServer
@@ -39,11 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
         "chart makes of a job.",
     )
     parser.add_argument("--namespace", required=True, help="of the TrainingJobs")
-    parser.add_argument(
-        "--kubeconfig", help="of a user; without it the account of this pod is used"
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address of the probes")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    process.add_arguments(parser, listens="address of the probes")
     return parser
 
 
@@ -53,9 +46,6 @@ async def control(args: argparse.Namespace, api: ApiServer) -> None:
     helm = find_helm(os.environ.get("PATH"))
     controller = Controller(api, args.namespace, Renderer(helm, find_chart(), cluster))
     loop = asyncio.get_running_loop()
-    acting = asyncio.create_task(controller.run(), name="controller")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, acting.cancel)
     server = MetricsServer(
         CollectorRegistry(),
         ready=lambda: controller.known,
@@ -65,34 +55,14 @@ async def control(args: argparse.Namespace, api: ApiServer) -> None:
     )
     log.info("TrainingJobs of namespace %s at %s", args.namespace, api.address)
     try:
-        with contextlib.suppress(asyncio.CancelledError):
-            await acting
-    except* ElasticDLError as group:
-        raise _first(group) from None
+        await process.until_told(controller.run())
     finally:
         server.close()
 
 
-def _first(group: BaseExceptionGroup[ElasticDLError]) -> ElasticDLError:
-    """Return one error of a group, however deep."""
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the controller; return the exit code."""
-    set_up_logging("training-jobs", "info")
-    args = make_parser().parse_args(arguments)
-    try:
-        if args.kubeconfig:
-            api = ApiServer.from_kubeconfig(args.kubeconfig)
-        else:
-            api = ApiServer.in_cluster()
-        asyncio.run(control(args, api))
-    except ElasticDLError as error:
-        log.error("%s", error)
-        return error.exit_code
-    return ExitCode.OK
+    return process.run("training-jobs", make_parser().parse_args(arguments), control)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from elasticdl.training_jobs.main import make_parser
 from tests.chart.rendering import ROOT, container, objects, of_kind
 
 NAME = "elasticdl-training-jobs"
+OWN = "own@sha256:" + 64 * "1"
 DEFINITION = ("CustomResourceDefinition", "trainingjobs.elasticdl.org")
 
 
@@ -83,7 +84,7 @@ def test_its_pod_is_restricted_and_starts_what_there_is():
             {"images": {"registry": "r/t/", "tag": "v1"}},
             "r/t/elasticdl/training-jobs:v1",
         ),
-        ({"image": "own@sha256:1", "images": {}}, "own@sha256:1"),
+        ({"image": OWN, "images": {}}, OWN),
     ],
 )
 def test_its_image_is_the_stock_one_unless_another_is_named(settings, image):

@@ -16,18 +16,20 @@ from typing import Any
 
 import pytest
 from elasticdl.client import Scaling
+from elasticdl.controller import showing
 from elasticdl.exporter.figures import Waits, figures, show
 from elasticdl.job.names import LABEL_JOB
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.file import edit_values
 from elasticdl.kube.amounts import Amounts
 from elasticdl.kube.inventory import Serving, node_of, pod_of
-from elasticdl.metrics.registry import ClusterMetrics
+from elasticdl.metrics.registry import ClusterMetrics, ControllerMetrics
 from elasticdl.testing.job import JobUnderTest
 from prometheus_client import generate_latest
 
 from tests.prometheus.boards import Seen
 from tests.prometheus.server import Prometheus
+from tests.unit.planner import build
 
 NAME = "watched"
 SERVING = Serving(1_000_000)
@@ -120,16 +122,35 @@ class Cluster:
         return ("\n".join(lines) + "\n").encode()
 
 
+class Controller:
+    """What the controller says of the job, which it has given three workers."""
+
+    def __init__(self):
+        self.metrics = ControllerMetrics()
+        job = build.job(NAME, 2, 4, 3, namespace="local")
+        view = build.cluster(build.node("n1", 6), job, build.workers(job, n1=3))
+        showing.show(self.metrics, build.made(view), 0)
+        self.metrics.leader.set(1)
+        self.metrics.view_age.set_one(0.5)
+        self.metrics.plan_age.set_one(2.0)
+        self.metrics.plans.inc()
+        self.metrics.grants_written.labels("changed").inc()
+
+    def text(self):
+        return generate_latest(self.metrics.registry)
+
+
 @pytest.fixture(scope="module")
 def exporter(tmp_path_factory):
     """Serves those figures; the file that leads Prometheus there."""
-    cluster = Cluster()
+    cluster, controller = Cluster(), Controller()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(cluster.text() + cluster.beyond_processes())
+            self.wfile.write(cluster.text() + controller.text())
+            self.wfile.write(cluster.beyond_processes())
 
         def log_message(self, *_):
             pass
@@ -248,6 +269,7 @@ def watched(digits, digits_values, exporter, tmp_path_factory):
             ports["master"] = at_rest.master_metrics_port
             shown = {role: fetch(port) for role, port in ports.items()}
             shown["exporter"] = Cluster().text().decode()
+            shown["controller"] = Controller().text().decode()
             fired = prometheus.firing()
             ended = time.time()
             job.handle.stop()

@@ -78,7 +78,7 @@ def test_every_alert_that_fired_says_so_in_whole_sentences(watched):
         assert NAME in alert["annotations"]["summary"]
 
 
-@pytest.mark.parametrize("role", ["master", "ps", "worker", "exporter"])
+@pytest.mark.parametrize("role", ["master", "ps", "worker", "exporter", "controller"])
 def test_promtool_has_nothing_to_say_about_the_metrics_of(watched, role):
     text = watched.shown[role]
     done = subprocess.run(

@@ -135,7 +135,7 @@ def test_each_query_is_about_the_jobs_that_are_chosen_or_the_whole_cluster(board
     for expression in expressions(board)[: -len(board["templating"]["list"][1:])]:
         for name, matchers in re.findall(r"(elasticdl_\w+)(\{[^}]*\})?", expression):
             assert 'cluster=~"$cluster"' in matchers, expression
-            if name.startswith("elasticdl_cluster_"):
+            if name.startswith(("elasticdl_cluster_", "elasticdl_controller_")):
                 continue
             equals = "=~" if board["uid"] == "elasticdl-cluster" else "="
             assert f'namespace{equals}"$namespace"' in matchers, expression

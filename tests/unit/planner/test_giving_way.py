@@ -87,6 +87,30 @@ def test_nobody_goes_below_the_floor() -> None:
     assert sizes(made(view)) == {"a": 3}
 
 
+def test_who_starts_goes_before_those_that_run_as_its_floor() -> None:
+    one = job("a", 1, 9, 3)
+    view = cluster(
+        *(node("n", 1), node("m", 2), one, worker(one, 0, "n"), serving("s", 1)),
+        *(worker(one, index, "m", running=False) for index in (1, 2)),
+    )
+    found = made(view)
+    assert sizes(found) == {"a": 2}
+    assert leave(found, "a") == (2,)
+
+
+def test_fairness_takes_nobody_from_the_floor_that_runs_while_others_start() -> None:
+    one, two = job("a", 2, 9, 6), job("b", 1, 9, 1)
+    view = cluster(
+        *(node("n", 2), node("m", 5), one, two),
+        *(worker(one, index, "n") for index in (0, 1)),
+        *(worker(one, index, "m", running=False) for index in (2, 3, 4, 5)),
+        worker(two, 0, "m"),
+    )
+    found = made(view)
+    assert sizes(found) == {"a": 4, "b": 1}
+    assert leave(found, "a") == (5, 4)
+
+
 def test_a_newcomer_gets_its_floor_at_once() -> None:
     one, two = job("a", 1, 9, 8), job("b", 2, 9, None)
     view = cluster(node("n", 8), one, two, workers(one, n=8))

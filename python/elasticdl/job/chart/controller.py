@@ -6,20 +6,17 @@ TrainingJobs. Used by `job.chart.values`. Must not know how sizes are decided.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from elasticdl.job.chart.monitoring import metrics_readers
-from elasticdl.job.chart.pods import OwnPodValues, container_security, pod_security
+from elasticdl.job.chart.pods import PlatformPodValues
 from elasticdl.job.chart.training_jobs import TrainingJobsValues
 from elasticdl.job.spec.base import OBJECT_OR_NONE_PATTERN, SpecModel
 from elasticdl.job.spec.kubernetes_types import (
     NetworkPeer,
-    PodSecurityContext,
     ResourceRequirements,
-    SecurityContext,
-    Toleration,
 )
 
 _Share = Annotated[float, Field(gt=0, le=1)]
@@ -51,7 +48,7 @@ class RunsInValues(SpecModel):
     )
 
 
-class ControllerValues(OwnPodValues):
+class ControllerValues(PlatformPodValues):
     """The controller of a cluster."""
 
     enabled: bool = Field(
@@ -89,33 +86,9 @@ class ControllerValues(OwnPodValues):
         description="A job that gave or got workers for the sake of fairness is left "
         "alone for so long.",
     )
-    image: str = Field(
-        "", description="Image; empty is that of masters, as `images` says."
-    )
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
-        "IfNotPresent", description="When it is pulled."
-    )
-    pull_secrets: list[str] = Field(
-        default_factory=list, description="Names of Secrets that it is pulled with."
-    )
     resources: ResourceRequirements = Field(
         default_factory=_resources,
         description="Requests and limits, as in a container.",
-    )
-    node_selector: dict[str, str] = Field(
-        default_factory=dict, description="Labels that its nodes must have."
-    )
-    tolerations: list[Toleration] = Field(
-        default_factory=list, description="Tolerations, as in a pod."
-    )
-    security_context: PodSecurityContext = Field(
-        default_factory=pod_security,
-        description="Security context of the pods; a key with null is left to the "
-        "cluster.",
-    )
-    container_security_context: SecurityContext = Field(
-        default_factory=container_security,
-        description="Security context of the container, the same.",
     )
     metrics_from: list[NetworkPeer] = Field(
         default_factory=metrics_readers,

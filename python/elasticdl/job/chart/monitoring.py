@@ -6,24 +6,20 @@ Must not know what dashboards and rules hold.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from elasticdl.job.chart.pods import OwnPodValues, container_security, pod_security
+from elasticdl.job.chart.pods import OwnPodValues, PlatformPodValues
 from elasticdl.job.names import LABEL_SCRAPES
 from elasticdl.job.spec.base import SpecModel
 from elasticdl.job.spec.kubernetes_types import (
     NetworkPeer,
-    PodSecurityContext,
     ResourceRequirements,
-    SecurityContext,
-    Toleration,
 )
 from elasticdl.job.spec.labels import (
     LABEL_KEY_PATTERN,
     LABEL_VALUE_PATTERN,
-    Image,
     Labels,
     PrometheusLabels,
 )
@@ -173,22 +169,13 @@ def _exporter_resources() -> dict[str, Any]:
     }
 
 
-class ExporterValues(OwnPodValues):
+class ExporterValues(PlatformPodValues):
     """The platform exporter: who uses what in the cluster."""
 
     enabled: bool = Field(
         False,
         description="Platform: run it; one is enough for a cluster. It reads nodes, "
         "pods and Jobs of all namespaces, by a ClusterRole, and writes nothing.",
-    )
-    image: Image = Field(
-        "", description="Image; empty is that of masters, as `images` says."
-    )
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
-        "IfNotPresent", description="When it is pulled."
-    )
-    pull_secrets: list[str] = Field(
-        default_factory=list, description="Names of Secrets that it is pulled with."
     )
     serving_priority: int = Field(
         1,
@@ -204,21 +191,6 @@ class ExporterValues(OwnPodValues):
         description="Requests and limits, as in a container. It keeps 700 bytes of "
         "each pod, but holds the whole list for a moment when it begins: more than "
         "5,000 pods need more memory.",
-    )
-    node_selector: Labels = Field(
-        default_factory=dict, description="Labels that its node must have."
-    )
-    tolerations: list[Toleration] = Field(
-        default_factory=list, description="Tolerations, as in a pod."
-    )
-    security_context: PodSecurityContext = Field(
-        default_factory=pod_security,
-        description="Security context of the pod; a key with null is left to the "
-        "cluster.",
-    )
-    container_security_context: SecurityContext = Field(
-        default_factory=container_security,
-        description="Security context of the container, the same.",
     )
     metrics_from: list[NetworkPeer] = Field(
         default_factory=metrics_readers,

@@ -6,7 +6,7 @@ how the templates use them.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -25,13 +25,14 @@ from elasticdl.job.spec.kubernetes_types import (
     Lifecycle,
     PodSecurityContext,
     ResourceClaim,
+    ResourceRequirements,
     SecurityContext,
     Toleration,
     TopologySpread,
     Volume,
     VolumeMount,
 )
-from elasticdl.job.spec.labels import Annotations, Labels
+from elasticdl.job.spec.labels import Annotations, Image, Labels
 
 
 class OwnPodValues(SpecModel):
@@ -51,6 +52,58 @@ class OwnPodValues(SpecModel):
         "",
         pattern=OBJECT_OR_NONE_PATTERN,
         description="PriorityClass; empty is the cluster's default.",
+    )
+
+
+def pod_security() -> dict[str, Any]:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": 10001,
+        "runAsGroup": 10001,
+        "fsGroup": 10001,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container_security() -> dict[str, Any]:
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+class PlatformPodValues(OwnPodValues):
+    """Settings of the pods of a platform's own process: exporter, controllers."""
+
+    enabled: bool = Field(False, description="Platform: run it.")
+    image: Image = Field(
+        "", description="Image; empty is that of masters, as `images` says."
+    )
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
+        "IfNotPresent", description="When it is pulled."
+    )
+    pull_secrets: list[str] = Field(
+        default_factory=list, description="Names of Secrets that it is pulled with."
+    )
+    resources: ResourceRequirements = Field(
+        default_factory=dict, description="Requests and limits, as in a container."
+    )
+    node_selector: Labels = Field(
+        default_factory=dict, description="Labels that its node must have."
+    )
+    tolerations: list[Toleration] = Field(
+        default_factory=list, description="Tolerations, as in a pod."
+    )
+    security_context: PodSecurityContext = Field(
+        default_factory=pod_security,
+        description="Security context of the pod; a key with null is left to the "
+        "cluster.",
+    )
+    container_security_context: SecurityContext = Field(
+        default_factory=container_security,
+        description="Security context of the container, the same.",
     )
 
 
@@ -149,25 +202,6 @@ class PodValues(SpecModel):
         default_factory=dict,
         description="Security context of the container, over the one of all roles.",
     )
-
-
-def pod_security() -> dict[str, Any]:
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": 10001,
-        "runAsGroup": 10001,
-        "fsGroup": 10001,
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
-def container_security() -> dict[str, Any]:
-    return {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
 
 
 class CommonPodValues(PodValues):

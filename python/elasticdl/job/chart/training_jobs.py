@@ -6,18 +6,16 @@ know what the controller does.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
-from elasticdl.job.chart.pods import OwnPodValues, container_security, pod_security
+from elasticdl.job.chart.pods import PlatformPodValues
 from elasticdl.job.spec.base import SpecModel
 from elasticdl.job.spec.kubernetes_types import (
-    PodSecurityContext,
     ResourceRequirements,
-    SecurityContext,
-    Toleration,
 )
+from elasticdl.job.spec.labels import Image
 
 
 def _resources() -> dict[str, Any]:
@@ -38,7 +36,7 @@ class DefinitionValues(SpecModel):
     )
 
 
-class TrainingJobsValues(OwnPodValues):
+class TrainingJobsValues(PlatformPodValues):
     """The controller of TrainingJobs: a job as an object of Kubernetes."""
 
     enabled: bool = Field(
@@ -51,34 +49,13 @@ class TrainingJobsValues(OwnPodValues):
         default_factory=DefinitionValues,
         description="The CustomResourceDefinition TrainingJob.",
     )
-    image: str = Field(
+    image: Image = Field(
         "",
         description="Image; empty is `elasticdl/training-jobs` of `images.registry`, "
         "with the tag in `images.tag`.",
-    )
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
-        "IfNotPresent", description="When it is pulled."
-    )
-    pull_secrets: list[str] = Field(
-        default_factory=list, description="Names of Secrets that it is pulled with."
     )
     resources: ResourceRequirements = Field(
         default_factory=_resources,
         description="Requests and limits, as in a container. Helm, which renders the "
         "jobs' objects in it, needs most of it.",
-    )
-    node_selector: dict[str, str] = Field(
-        default_factory=dict, description="Labels that its node must have."
-    )
-    tolerations: list[Toleration] = Field(
-        default_factory=list, description="Tolerations, as in a pod."
-    )
-    security_context: PodSecurityContext = Field(
-        default_factory=pod_security,
-        description="Security context of the pod; a key with null is left to the "
-        "cluster.",
-    )
-    container_security_context: SecurityContext = Field(
-        default_factory=container_security,
-        description="Security context of the container, the same.",
     )

@@ -1,0 +1,215 @@
+"""Two real masters under a real controller, and what people see of that.
+
+Nodes are made by hand, the scheduler is real; what a kubelet would say of the pods that
+are bound, a thread of the test says: their containers contain nothing.
+"""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from elasticdl.kube.api import MERGE_PATCH
+from elasticdl.kube.errors import ApiError
+
+from tests.e2e.control_plane.test_controller import Stage
+from tests.e2e.control_plane.test_exporter import run as say_running
+from tests.e2e.control_plane.test_exporter import wait_until
+
+TEMPLATE = """\
+apiVersion: v1
+kind: Pod
+metadata: {{labels: {{app.kubernetes.io/name: elasticdl}}}}
+spec:
+  automountServiceAccountToken: false
+  nodeSelector: {{pool: {pool}}}
+  tolerations: [{{operator: Exists}}]
+  terminationGracePeriodSeconds: 2
+  containers:
+  - name: main
+    image: x
+    resources: {{requests: {{cpu: "1", memory: 64Mi}}, limits: {{memory: 64Mi}}}}
+"""
+VALUES = """\
+kind: job
+job:
+  name: {name}
+  model: {{definition: net.custom_model}}
+  data: {{training: {data}}}
+  training: {{epochs: 1000}}
+  master: {{resources: {{cpu: 0.1, memory: 64Mi}}}}
+  ps: {{replicas: 1, priority: sizes-high, resources: {{cpu: 1, memory: 64Mi}}}}
+  worker:
+    {{replicas: 1, min: 1, max: 10, priority: sizes-low, graceSeconds: 2,
+     resources: {{cpu: 1, memory: 64Mi}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def priorities(control_plane) -> None:
+    for name, value in (("sizes-high", "1000000"), ("sizes-low", "1000")):
+        control_plane.kubectl("create", "priorityclass", name, f"--value={value}")
+
+
+class Kubelet:
+    """Says that what is bound runs, and that what is deleted is gone."""
+
+    def __init__(self, rig) -> None:
+        self.rig = rig
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while not self.over.wait(0.2):
+            for name, pod in self.rig.pods().items():
+                with suppress(ApiError):
+                    self._look(name, pod)
+
+    def _look(self, name: str, pod) -> None:
+        if not pod["spec"].get("nodeName"):
+            return
+        if "deletionTimestamp" in pod["metadata"]:
+            self.rig.delete_named(name)
+        elif pod["status"]["phase"] == "Pending":
+            say_running(self.rig, name)
+
+    def close(self) -> None:
+        self.over.set()
+        self.thread.join()
+
+
+class Jobs(Stage):
+    """Jobs whose masters are processes here."""
+
+    def __init__(self, rig, folder: Path) -> None:
+        super().__init__(rig)
+        self.folder = folder
+        self.data = folder / "train.csv"
+        self.data.write_text("a,b\n" + "1,2\n" * 64)
+        self.env = {**os.environ, "KUBECONFIG": str(rig.control_plane.kubeconfig)}
+
+    def documents(self, name: str, most: int) -> dict[str, str]:
+        pod = TEMPLATE.format(pool=self.rig.namespace)
+        values = VALUES.format(name=name, data=self.data)
+        return {"job.yaml": values, "ps.yaml": pod, "worker.yaml": pod}
+
+    @contextmanager
+    def master(self, name: str):
+        self.job(name)
+        root = self.folder / name
+        root.mkdir()
+        program = Path(__file__).parent / "master_process.py"
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, program, self.rig.link.kubeconfig),
+                    *(self.rig.namespace, name, root),
+                ],
+                stderr=log,
+            )
+            try:
+                yield process
+            finally:
+                process.kill()
+                process.wait()
+
+    def workers(self, name: str) -> int:
+        """Return how many workers of a job run."""
+        return sum(
+            pod_name.startswith(f"elasticdl-{name}-worker-")
+            and "deletionTimestamp" not in pod["metadata"]
+            and pod["status"]["phase"] == "Running"
+            for pod_name, pod in self.rig.pods().items()
+        )
+
+    def stop(self, name: str) -> None:
+        self.rig.admin.call(
+            "PATCH",
+            f"{self.rig.path}/configmaps/elasticdl-{name}",
+            body={"metadata": {"annotations": {"elasticdl.org/stop": "by hand"}}},
+            content_type=MERGE_PATCH,
+        )
+
+    def elasticdl(self, *words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "elasticdl.cli.main", *words],
+            env=self.env, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def stage(rig, tmp_path, priorities):
+    one, kubelet = Jobs(rig, tmp_path), Kubelet(rig)
+    yield one
+    kubelet.close()
+    one.close()
+
+
+CLASSES = (
+    "--priority-class=low=sizes-low:1000",
+    "--priority-class=high=sizes-high:1000000",
+)
+
+
+def test_two_jobs_share_what_there_is_and_one_grows_when_the_other_ends(
+    stage, capsys
+) -> None:
+    # 97 % of 12; each job has a master of 0.1 and a PS of 1 beside its workers of 1.
+    stage.node("n1", "12")
+    with stage.controlling(*CLASSES), stage.master("a"):
+        wait_until(lambda: stage.workers("a") == 10, "its maximum")
+        began = time.monotonic()
+        with stage.master("b"):
+            wait_until(lambda: stage.workers("b") >= 1, "the newcomer's first worker")
+            first = time.monotonic() - began
+            both = {4, 5}
+            wait_until(
+                lambda: {stage.workers("a"), stage.workers("b")} == both,
+                "a fair size of both",
+            )
+            shared = time.monotonic() - began
+            assert stage.size("a") + stage.size("b") == 9
+            stage.stop("a")
+            wait_until(lambda: stage.workers("b") == 10, "the room of the other one")
+            assert stage.workers("a") == 0
+    with capsys.disabled():
+        print(f"\nfirst worker after {first:.1f} s, fair after {shared:.1f} s")
+
+
+def test_people_see_a_clusters_sizes_and_why(stage, tmp_path) -> None:
+    stage.node("n1", "8")
+    node = f"{stage.rig.namespace}-n1"
+    with stage.controlling(*CLASSES), stage.master("a"):
+        wait_until(lambda: stage.workers("a") == 6, "all that fits beside the PS")
+        seen = json.loads(stage.elasticdl("cluster", "--json"))
+        [job] = [one for one in seen["jobs"] if one["namespace"] == stage.rig.namespace]
+        assert (job["name"], job["min"], job["max"]) == ("a", 1, 10)
+        assert (job["granted"], job["planned"], job["running"]) == (6, 6, 6)
+        assert job["why"]
+        shown = stage.elasticdl("cluster", "--nodes")
+        assert node in shown
+        assert " nodes take pods" in shown
+        looks = stage.elasticdl("cluster", "--watch", "--times=2", "--every=0.1")
+        assert looks.count("CEILING") == 2
+        file = tmp_path / "use.csv"
+        stage.elasticdl("cluster", "--every=0.1", f"--csv={file}", "--times=3")
+        with file.open(newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        assert len(rows) == 3
+        trainers = rows[-1]["RUNNING-TRAINERS"].split("|")
+        assert "a:6" in trainers
+        assert int(rows[-1]["SUBMITTED-JOBS"]) >= 1  # jobs of other tests are leaving
+        assert float(rows[-1]["CPU-UTILS"]) > 50
+        view = tmp_path / "view.json"
+        made = json.loads(stage.elasticdl("plan", "--json", f"--save={view}"))
+        again = json.loads(stage.elasticdl("plan", "--json", str(view)))
+        assert made["jobs"] == again["jobs"]
