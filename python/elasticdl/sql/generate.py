@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from elasticdl.job.values.checking import validate
@@ -300,30 +300,46 @@ def _tree(
     plan: TrainPlan, places: Places, name: str, files: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the values file: what the statement says, and defaults for SQL."""
-    job: dict[str, Any] = {
-        "name": _job_name(plan.name),
-        "model": {
-            "definition": f"sql.{name}.model",
-            "files": dict(files),
-        },
-        "data": {
-            "training": places.training,
-            "readerParams": {
-                "columns": [*(c.feature for c in plan.columns), LABEL_FEATURE]
-            },
-            "shuffleRecords": True,
-        },
-        "training": {"epochs": plan.epochs, "batchSize": plan.batch_size},
-        "export": {"dir": places.export, "formats": ["keras", "savedModel"]},
+    tree = job_tree(
+        plan.name,
+        {"definition": f"sql.{name}.model", "files": dict(files)},
+        places,
+        epochs=plan.epochs,
+        batch_size=plan.batch_size,
+        fields=plan.fields,
+    )
+    job = tree["job"]
+    job["data"]["readerParams"] = {
+        "columns": [*(c.feature for c in plan.columns), LABEL_FEATURE]
     }
     params = {key: _plain(value) for key, value in plan.model.params}
     if params:
         job["model"]["params"] = params
+    return tree
+
+
+def job_tree(
+    name: str,
+    model: dict[str, Any],
+    places: Places,
+    *,
+    epochs: int,
+    batch_size: int,
+    fields: Iterable[tuple[tuple[str, ...], Any]],
+) -> dict[str, Any]:
+    """Return a values file's tree for a training of that name at some places."""
+    job: dict[str, Any] = {
+        "name": _job_name(name),
+        "model": model,
+        "data": {"training": places.training, "shuffleRecords": True},
+        "training": {"epochs": epochs, "batchSize": batch_size},
+        "export": {"dir": places.export, "formats": ["keras", "savedModel"]},
+    }
     if places.validation:
         job["data"]["validation"] = places.validation
     else:
         job["evaluation"] = {"atEpochEnd": False, "atEnd": False}
-    for path, value in plan.fields:
+    for path, value in fields:
         inner = job
         for key in path[:-1]:
             inner = inner.setdefault(key, {})

@@ -74,10 +74,11 @@ def check(statement: Statement) -> list[Problem]:
     return problems
 
 
-def settings_of(statement: Evaluate | Predict | Explain) -> Settings:
+def settings_of(statement: Train | Evaluate | Predict | Explain) -> Settings:
     """Return what WITH says in a statement that `check` found right."""
     verb = type(statement).__name__.lower()
-    return attributes.read(verb, statement.attributes, None)[0]
+    model = _model(statement, []) if isinstance(statement, Train) else None
+    return attributes.read(verb, statement.attributes, model)[0]
 
 
 def _wrong_name(name: Name, pattern: re.Pattern[str]) -> Iterator[Problem]:

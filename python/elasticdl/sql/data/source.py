@@ -93,6 +93,14 @@ def open_source(url: str, *, folder: Path | None = None) -> Source:
     return embedded.open_embedded(str(path), folder=folder)
 
 
+def engine_of(url: str) -> str:
+    """Return the name of a URL's dialect, without opening anything."""
+    if "://" not in url:
+        return "sqlite" if url and is_sqlite(Path(url).expanduser()) else "duckdb"
+    name = url.partition("://")[0].partition("+")[0]
+    return {"postgres": "postgresql"}.get(name, name)
+
+
 def is_sqlite(path: Path) -> bool:
     """Return whether a file is one of SQLite, by its first bytes or else its name."""
     try:

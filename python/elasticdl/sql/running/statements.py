@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from elasticdl.errors import NotFoundError
 from elasticdl.sql import planning
 from elasticdl.sql.registry import ModelVersion, read_description
-from elasticdl.sql.running.evaluate import evaluate
-from elasticdl.sql.running.explain import explain
-from elasticdl.sql.running.predict import predict
+from elasticdl.sql.running.questions import ask
 from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
 from elasticdl.sql.running.train import train
 from elasticdl.sql.statements import (
@@ -43,15 +41,13 @@ def run(session: Session, text: str) -> Iterator[tuple[Statement, list[Answer]]]
 
 def run_one(session: Session, statement: Statement, text: str) -> list[Answer]:
     """Run one statement of a text."""
+    if session.elsewhere is not None:
+        return session.elsewhere.run_one(session, statement, text)
     match statement:
         case Train():
             return train(session, statement, text)
-        case Predict():
-            return predict(session, statement)
-        case Evaluate():
-            return evaluate(session, statement)
-        case Explain():
-            return explain(session, statement)
+        case Predict() | Evaluate() | Explain():
+            return ask(session, statement)
         case Plain():
             return [_plain(session, statement)]
         case _:
