@@ -167,7 +167,8 @@ def run_text(session: Session, text: str, *, debug: bool = False) -> int:
     from elasticdl.sql.problems import StatementError
     from elasticdl.sql.running.statements import run_one
 
-    statements = planning.read_statements(text, session.source.engine)
+    source = session.source
+    statements = planning.read_statements(text, source.engine, source.schema)
     for number, statement in enumerate(statements, 1):
         try:
             for answer in run_one(session, statement, text):

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from elasticdl.job.values.checking import validate
-from elasticdl.job.values.file import dump_values
+from elasticdl.job.values.file import dump_values, parse_values
 from elasticdl.sql import metrics as metrics_of
 from elasticdl.sql.models import OWN
 from elasticdl.sql.optimizers import OPTIMIZERS
@@ -57,6 +58,36 @@ def generate(plan: TrainPlan, statistics: Statistics, places: Places) -> Generat
     return Generated(
         module, path, values, {k: v for k, v in files.items() if k != path}
     )
+
+
+def generate_own(
+    plan: TrainPlan,
+    statistics: Statistics,
+    places: Places,
+    *,
+    files: Mapping[str, str],
+    classic: bool,
+) -> Generated:
+    """Return the same for a model of one's own, of which `files` are the zoo's.
+
+    A function gets encoded columns by group from a generated module. A classic module
+    is the job's own: it gets the columns by name, as they lie in the shards.
+    """
+    definition = plan.model.definition
+    if not classic:
+        made = generate(plan, statistics, places)
+        values = parse_values(made.values, source="the statement")[0]
+        assert values is not None  # noqa: S101 - `generate` validated it
+        tree = values.job.document()
+        tree["model"]["files"] = {**files, **tree["model"]["files"]}
+        text = dump_values(validate({"kind": "job", "job": tree}))
+        return replace(made, values=text)
+    path = "/".join(definition.split(".")[:-1]) + ".py"
+    name = re.sub(r"\W", "_", plan.name)
+    tree = _tree(plan, places, name, files)
+    tree["job"]["model"]["definition"] = definition
+    others = {k: v for k, v in files.items() if k != path}
+    return Generated(files[path], path, dump_values(validate(tree)), others)
 
 
 def _module(

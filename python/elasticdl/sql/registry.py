@@ -26,7 +26,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -136,11 +136,6 @@ class Description:
     num_validation: int = 0
     made: float = 0.0  # Unix seconds
     evaluation: dict[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of_columns(cls, columns: tuple[ColumnPlan, ...]) -> Description:
-        """Return one that knows the columns alone: what a job's fields are made of."""
-        return cls(columns, LabelPlan("", Kind.TEXT, Head.NUMBER), Schema(()), "")
 
 
 class Registry:
@@ -308,18 +303,7 @@ def read_description(version: ModelVersion) -> Description:
     """Return what model.json says. Raises SpecError if it cannot be read."""
     try:
         tree = json.loads(version.model_file.read_text(encoding="utf-8"))
-        return Description(
-            columns=read_columns(tree["columns"]),
-            label=_label(tree["label"]),
-            schema=schema_of(tree["schema"]),
-            model=tree["model"],
-            engine=tree["engine"],
-            notes=tuple(tree["notes"]),
-            num_training=tree["num_training"],
-            num_validation=tree["num_validation"],
-            made=tree["made"],
-            evaluation=tree["evaluation"],
-        )
+        return description_of(tree)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpecError(
             f"{version.model_file}: cannot be read: {error!r}; drop "
@@ -327,14 +311,25 @@ def read_description(version: ModelVersion) -> Description:
         ) from error
 
 
+def description_of(tree: Mapping[str, Any]) -> Description:
+    """Return a description that was written as JSON."""
+    return Description(
+        columns=tuple(map(_column_plan, tree["columns"])),
+        label=_label(tree["label"]),
+        schema=schema_of(tree["schema"]),
+        model=tree["model"],
+        engine=tree["engine"],
+        notes=tuple(tree["notes"]),
+        num_training=tree["num_training"],
+        num_validation=tree["num_validation"],
+        made=tree["made"],
+        evaluation=tree["evaluation"],
+    )
+
+
 def schema_of(tree: Mapping[str, Any]) -> Schema:
     """Return a schema that was written as JSON."""
     return Schema(tuple(_column(one) for one in tree["columns"]))
-
-
-def read_columns(trees: Iterable[Mapping[str, Any]]) -> tuple[ColumnPlan, ...]:
-    """Return columns that were written as JSON."""
-    return tuple(map(_column_plan, trees))
 
 
 def _column_plan(tree: Mapping[str, Any]) -> ColumnPlan:

@@ -124,3 +124,85 @@ def test_the_source_is_in_no_file_of_the_registry(session, registry):
 def test_a_missing_column_is_named_before_anything_is_read(session):
     with pytest.raises(SpecError, match=r"needs the column `age`.*did you mean"):
         run_all(session, "SELECT city AS agee FROM employee TO PREDICT USING my_model")
+
+
+def test_evaluate_computes_the_metrics_that_it_is_asked_for(session):
+    (table,) = run_all(
+        session,
+        "SELECT * FROM employee TO EVALUATE my_model WITH "
+        "validation.metrics = 'Precision,AUC' INTO figures",
+    )
+    found = dict(table.rows)
+    assert set(found) - {"loss"} == {"rows", "precision", "auc"}
+    assert found["auc"] > 0.8
+    with pytest.raises(SpecError, match="MeanAbsoluteError does not go with a label"):
+        run_all(
+            session,
+            "SELECT * FROM employee TO EVALUATE my_model WITH "
+            "validation.metrics = 'MAE'",
+        )
+
+
+def test_integrated_gradients_find_the_columns_that_count(session):
+    (bars,) = run_all(
+        session,
+        "SELECT * FROM employee LIMIT 500 TO EXPLAIN my_model "
+        "USING IntegratedGradients INTO shares",
+    )
+    found = dict(bars.values)
+    assert found["lucky_number"] < found["education"]
+    assert dict(query(session, "SELECT * FROM shares")) == pytest.approx(found)
+
+
+_OWN = '''
+import keras
+from keras import layers, ops
+
+
+def tower(groups, units):
+    x = layers.Dense(units, activation="relu")(groups["people"])
+    return layers.Dense(1, activation="sigmoid")(x)
+
+
+def classic():
+    hours = keras.Input((1,), name="hours")
+    x = ops.where(ops.isnan(hours), 40.0, hours) / 40.0
+    inputs = {"education": keras.Input((1,), name="education", dtype="string")}
+    degrees = layers.Hashing(16)(inputs["education"])
+    x = layers.Concatenate()([x, layers.Flatten()(layers.Embedding(16, 4)(degrees))])
+    output = layers.Dense(1, activation="sigmoid")(x)
+    return keras.Model({"hours": hours, **inputs}, output)
+
+
+def loss(labels, predictions):
+    return ops.mean(keras.losses.binary_crossentropy(labels, predictions))
+
+
+def optimizer():
+    return keras.optimizers.Adam(0.01)
+
+
+def eval_metrics_fn():
+    return {"accuracy": keras.metrics.BinaryAccuracy()}
+'''
+
+
+@pytest.mark.parametrize(
+    ("function", "clauses"),
+    [
+        ("tower", "WITH model.units = 16 COLUMN hours, education FOR people"),
+        ("classic", "COLUMN hours, education"),
+    ],
+)
+def test_models_of_ones_own_are_trained(session, place, monkeypatch, function, clauses):
+    (place / "nets").mkdir(exist_ok=True)
+    (place / "nets" / "own.py").write_text(_OWN)
+    monkeypatch.chdir(place)
+    (told,) = run_all(
+        session,
+        f"SELECT * FROM employee TO TRAIN nets.own.{function} {clauses} "
+        f"LABEL income INTO {function}_model",
+    )
+    assert session.run_job.reports[-1].metrics["accuracy"] > 0.7
+    run_all(session, f"SELECT * FROM odd TO PREDICT new USING {function}_model")
+    assert query(session, "SELECT count(prediction) FROM new") == ((2,),)

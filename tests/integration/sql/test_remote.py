@@ -117,11 +117,14 @@ def test_explain_answers_with_bars(session):
 
 
 def test_mistakes_of_columns_have_their_places_in_the_users_text(session):
-    text = "SHOW MODELS;\nSELECT * FROM employee COLUMN agee LABEL incom INTO other"
+    text = (
+        "SHOW MODELS;\nSELECT * FROM employee TO TRAIN DNNClassifier "
+        "COLUMN agee LABEL incom INTO other"
+    )
     with pytest.raises(StatementError) as caught:
         run_all(session, text)
     places = [(p.at.line, p.at.column) for p in caught.value.problems]
-    assert places == [(2, 31), (2, 42)]
+    assert places == [(2, 54), (2, 65)]
     assert "did you mean `age`?" in str(caught.value)
 
 
@@ -146,7 +149,8 @@ def test_what_fails_there_is_told_in_one_line(session, text, said):
 
 
 def test_nothing_is_left_of_what_failed(volume):
-    assert [p.name for p in (volume / "models").iterdir()] == ["my_model", ".work"]
+    there = {path.name for path in (volume / "models").iterdir()}
+    assert there == {"my_model", ".work"}
     assert not list((volume / "models" / ".work").iterdir())
 
 

@@ -61,6 +61,9 @@ class Source(Protocol):
     def rows(self, select: str) -> AbstractContextManager[Rows]:
         """Run a SELECT, unchanged. Raises DataError with the engine's own message."""
 
+    def schema(self, select: str) -> Schema | None:
+        """Return a SELECT's columns without its rows; None where that cannot be."""
+
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         """Run a statement of the engine's own language."""
 

@@ -25,7 +25,7 @@ from elasticdl.sql.data.source import Answer as Rows
 from elasticdl.sql.data.source import without_secret
 from elasticdl.sql.generate import job_tree
 from elasticdl.sql.plan import Places
-from elasticdl.sql.registry import RUNS, Description, read_columns
+from elasticdl.sql.registry import RUNS, description_of
 from elasticdl.sql.remote import module
 from elasticdl.sql.remote.messages import (
     Step,
@@ -172,10 +172,12 @@ class Remote:
             raise spec_error(problems)
         job = _new_name(job_name(trained.job.name, parts.verb))
         step = self._new("prepare", statement, job=job, model=found["model"])
-        about = Description.of_columns(read_columns(found["columns"]))
+        about = description_of(found["about"])
         fields = {
             "job.name": job,
-            **parts.job_fields(about, work_folder(self.models, job)),
+            **parts.job_fields(
+                statement, about, work_folder(self.models, job), trained.job
+            ),
             **said_of_job(statement),
             "job.data.prepare": {"command": step.command},
         }
@@ -196,6 +198,10 @@ class Remote:
         return _laid(tree, self.overrides)
 
     # As a source: only what plain SQL needs.
+
+    def schema(self, select: str) -> None:
+        """Return None: the source is asked in the cluster alone."""
+        del select
 
     def rows(self, select: str) -> Any:
         raise TypeError(f"{select}: rows of a cluster are read there")

@@ -156,7 +156,7 @@ def _describe(step: Step, session: Session) -> dict[str, Any]:
         "model": version.reference,
         "values": version.values_file.read_text(encoding="utf-8"),
         "checkpoints": str(version.checkpoints_dir),
-        "columns": [asdict(column) for column in about.columns],
+        "about": asdict(about),
     }
 
 

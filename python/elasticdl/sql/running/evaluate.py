@@ -9,13 +9,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from elasticdl.errors import JobError
+from elasticdl.errors import JobError, SpecError
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.sql import planning
 from elasticdl.sql.data import shards
+from elasticdl.sql.metrics import misfit
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.predict import put
 from elasticdl.sql.running.session import Answer, Session, Table
 from elasticdl.sql.running.staging import stage, staged_in
 from elasticdl.sql.statements import Evaluate, Explain
+from elasticdl.sql.writing import beside
 
 
 def prepare(
@@ -38,12 +42,29 @@ def write_labelled(
     )
 
 
-def job_fields(about: Description, folder: str) -> dict[str, object]:
-    """Return the fields of the job over prepared rows."""
-    del about
-    return {
+def job_fields(
+    statement: Evaluate, about: Description, folder: str, trained: JobSpec
+) -> dict[str, object]:
+    """Return the fields of the job over prepared rows.
+
+    Raises SpecError where WITH names a metric of another kind of label.
+    """
+    fields: dict[str, object] = {
         "job.type": "evaluate",
         "job.data.validation": f"{folder}/shards/rows",
+    }
+    wanted = planning.settings_of(statement).metrics
+    if not wanted:
+        return fields
+    head = about.label.head
+    wrong = misfit(head, wanted)
+    if wrong:
+        raise SpecError(f"validation.metrics: {wrong}")
+    files = {beside.EVALUATION_FILE: beside.evaluation(head, wanted)}
+    return {
+        **fields,
+        "job.model.files": {**trained.model.files, **files},
+        "job.model.evalMetrics": beside.EVALUATION,
     }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from elasticdl.errors import DataError, SpecError
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded, results, shards
 from elasticdl.sql.data.results import Names
 from elasticdl.sql.data.source import literal
@@ -32,8 +33,11 @@ def prepare(
     return staged.num_rows
 
 
-def job_fields(about: Description, folder: str) -> dict[str, object]:
+def job_fields(
+    statement: Predict, about: Description, folder: str, trained: JobSpec
+) -> dict[str, object]:
     """Return the fields of the job over prepared rows."""
+    del statement, trained
     return prediction_fields(about, f"{folder}/shards/rows.parquet", folder)
 
 

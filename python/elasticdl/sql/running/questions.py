@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.values.file import load_values
 from elasticdl.sql.registry import Description, read_description
-from elasticdl.sql.running import evaluate, explain, predict
+from elasticdl.sql.running import evaluate, explain, gradients, predict
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.running.staging import job_name, job_of, said_of_job
-from elasticdl.sql.statements import Evaluate, Explain, Predict
+from elasticdl.sql.statements import Evaluate, Explain, Explainer, Predict
 
 Question = Predict | Evaluate | Explain
 NO_ROWS = "the query has no rows: nothing to {verb}"
@@ -37,7 +38,7 @@ class Parts:
 
     verb: str
     prepare: Callable[[Session, Any, Description, Path], int]
-    job_fields: Callable[[Description, str], dict[str, object]]
+    job_fields: Callable[[Any, Description, str, JobSpec], dict[str, object]]
     finish: Callable[
         [Session, Any, Description, Path, Mapping[str, float]], list[Answer]
     ]
@@ -51,6 +52,10 @@ def parts_of(statement: Question) -> Parts:
         case Evaluate():
             return Parts(
                 "evaluate", evaluate.prepare, evaluate.job_fields, evaluate.finish
+            )
+        case Explain(explainer=Explainer.GRADIENTS):
+            return Parts(
+                "explain", gradients.prepare, gradients.job_fields, gradients.finish
             )
         case Explain():
             return Parts("explain", explain.prepare, explain.job_fields, explain.finish)
@@ -67,7 +72,7 @@ def ask(session: Session, statement: Question) -> list[Answer]:
         trained = load_values(version.values_file).job
         changes = {
             "job.name": job_name(trained.name, parts.verb),
-            **parts.job_fields(about, str(folder)),
+            **parts.job_fields(statement, about, str(folder), trained),
             **said_of_job(statement),
         }
         values = job_of(

@@ -35,7 +35,8 @@ def run(session: Session, text: str) -> Iterator[tuple[Statement, list[Answer]]]
     All of them are parsed before the first one runs. Raises what the first one that
     fails raises.
     """
-    for statement in planning.read_statements(text, session.source.engine):
+    source = session.source
+    for statement in planning.read_statements(text, source.engine, source.schema):
         yield statement, run_one(session, statement, text)
 
 

@@ -20,6 +20,7 @@ from elasticdl.sql import generate, planning
 from elasticdl.sql.data import shards, statistics
 from elasticdl.sql.data.shards import Shards, Staged
 from elasticdl.sql.data.source import without_secret
+from elasticdl.sql.models import OWN
 from elasticdl.sql.plan import Generated, Head, LabelPlan, Places, Statistics, TrainPlan
 from elasticdl.sql.registry import (
     Description,
@@ -28,6 +29,7 @@ from elasticdl.sql.registry import (
     write_description,
     write_statistics,
 )
+from elasticdl.sql.running.own import find_own
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.statements import Train
 
@@ -117,9 +119,18 @@ def prepare(
         vocabularies=str(folder / "vocabularies"),
         export=str(version.export_dir),
     )
-    generated = generate.generate(plan, measured, places)
+    generated = _generated(plan, measured, places)
     return Prepared(
         plan, made, measured, generated, _values(session, version, generated)
+    )
+
+
+def _generated(plan: TrainPlan, measured: Statistics, places: Places) -> Generated:
+    if plan.model.family != OWN:
+        return generate.generate(plan, measured, places)
+    own = find_own(plan.model.definition)
+    return generate.generate_own(
+        plan, measured, places, files=own.files, classic=own.classic
     )
 
 
