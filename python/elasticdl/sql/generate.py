@@ -208,7 +208,10 @@ def _model(plan: TrainPlan, statistics: Statistics) -> str:
     signature = networks.SIGNATURES[family]
     lines = [call("def model", [signature] if signature else [], ":", indent=0)]
     lines.append('    """Return the compiled model; it takes the query\'s columns."""')
-    inputs = [_input(column.feature, _DTYPES[column.stored]) for column in plan.columns]
+    inputs = [
+        _input(column.feature, _DTYPES[column.stored], column.longest or 1)
+        for column in plan.columns
+    ]
     lines.append(listing("inputs = ", inputs, indent=4, signs="{}"))
     if family in ("deepfm",):
         lines.append("    columns = encode(inputs, embedding_dim)")
@@ -225,10 +228,10 @@ def _model(plan: TrainPlan, statistics: Statistics) -> str:
     return "\n".join(lines)
 
 
-def _input(feature: str, dtype: str) -> str:
+def _input(feature: str, dtype: str, size: int) -> str:
     name = literal(feature)
     end = f", dtype={literal(dtype)}" if dtype else ""
-    return f"{name}: keras.Input((1,), name={name}{end})"
+    return f"{name}: keras.Input(({size},), name={name}{end})"
 
 
 def _own(plan: TrainPlan) -> list[str]:
