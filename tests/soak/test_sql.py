@@ -158,8 +158,9 @@ _OTHERS = (
 
 @pytest.mark.timeout(900)
 def test_array_columns_are_several_values(place):
+    runner = Runner(place)
     session = Session(
-        open_source(""), Registry(place / "arrays"), Runner(place), print,
+        open_source(""), Registry(place / "arrays"), runner, print,
         ["job.worker.threads=1"],
     )  # fmt: skip
     run_all(
@@ -168,7 +169,7 @@ def test_array_columns_are_several_values(place):
         "EMBEDDING(tags, 4), SPARSE(ids, 16), DENSE(vec, 3) LABEL y INTO arrays;"
         f"{_OTHERS} TO PREDICT out USING arrays",
     )
-    assert session.run_job.reports[0].metrics["accuracy"] > 0.95
+    assert runner.reports[0].metrics["accuracy"] > 0.95
     assert query(session, "SELECT count(prediction) FROM out") == ((2,),)
 
 
