@@ -21,7 +21,7 @@ BUILD_REQUIREMENT = "hatchling"
 # Images of users' zoos are built on the worker's, and a job that names one runs all its
 # roles in it: it has what master and PS need, and TensorBoard for the chart's
 # monitoring.tensorboard.
-_EVERY_ROLE = ("ps", "cluster", "examples", "arrow", "tensorboard")
+_EVERY_ROLE = ("ps", "cluster", "examples", "arrow", "sql", "tensorboard")
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "images/master/lock.txt": ("cluster",),
     "images/ps/lock.txt": ("ps",),

@@ -79,6 +79,101 @@ def test_evaluate_and_explain_answer_with_figures(session):
 
 
 @pytest.mark.timeout(900)
+def test_integrated_gradients_find_the_columns_that_count(session):
+    (bars,) = run_all(
+        session,
+        "SELECT * FROM employee LIMIT 500 TO EXPLAIN undisturbed "
+        "USING IntegratedGradients INTO shares",
+    )
+    found = dict(bars.values)
+    assert found["lucky_number"] < found["education"]
+    assert dict(query(session, "SELECT * FROM shares")) == pytest.approx(found)
+
+
+_OWN = """
+import keras
+from keras import layers, ops
+
+
+def tower(groups, units):
+    x = layers.Dense(units, activation="relu")(groups["people"])
+    return layers.Dense(1, activation="sigmoid")(x)
+
+
+def classic():
+    hours = keras.Input((1,), name="hours")
+    x = ops.where(ops.isnan(hours), 40.0, hours) / 40.0
+    inputs = {"education": keras.Input((1,), name="education", dtype="string")}
+    degrees = layers.Hashing(16)(inputs["education"])
+    x = layers.Concatenate()([x, layers.Flatten()(layers.Embedding(16, 4)(degrees))])
+    output = layers.Dense(1, activation="sigmoid")(x)
+    return keras.Model({"hours": hours, **inputs}, output)
+
+
+def loss(labels, predictions):
+    labels = ops.reshape(labels, (-1, 1))
+    return ops.mean(keras.losses.binary_crossentropy(labels, predictions))
+
+
+def optimizer():
+    return keras.optimizers.Adam(0.01)
+
+
+def eval_metrics_fn():
+    return {"accuracy": keras.metrics.BinaryAccuracy()}
+"""
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("function", "clauses"),
+    [
+        ("tower", "WITH model.units = 16 COLUMN hours, education FOR people"),
+        ("classic", "COLUMN hours, education"),
+    ],
+)
+def test_models_of_ones_own_are_trained(session, place, monkeypatch, function, clauses):
+    (place / "nets").mkdir(exist_ok=True)
+    (place / "nets" / "own.py").write_text(_OWN)
+    monkeypatch.chdir(place)
+    run_all(
+        session,
+        f"SELECT * FROM employee TO TRAIN nets.own.{function} {clauses} "
+        f"LABEL income INTO {function}_model",
+    )
+    assert session.run_job.reports[-1].metrics["accuracy"] > 0.7
+    run_all(session, f"SELECT * FROM odd TO PREDICT new USING {function}_model")
+    assert query(session, "SELECT count(prediction) FROM new") == ((2,),)
+
+
+_ARRAYS = (
+    "SELECT ['a','b','c'][1 + i % 3 : 3] AS tags, [i % 7, i % 5] AS ids, "
+    "[i / 100.0, 1.0, i % 2] AS vec, i % 2 = 0 AS y FROM range(1200) t(i)"
+)
+_OTHERS = (
+    "SELECT ['x','a','b','c','c'] AS tags, NULL::BIGINT[] AS ids, [1, NULL] AS vec "
+    "UNION ALL SELECT NULL, [3], [0, 1, 0]"
+)
+
+
+@pytest.mark.timeout(900)
+def test_array_columns_are_several_values(place):
+    runner = Runner(place)
+    session = Session(
+        open_source(""), Registry(place / "arrays"), runner, print,
+        ["job.worker.threads=1"],
+    )  # fmt: skip
+    run_all(
+        session,
+        f"{_ARRAYS} TO TRAIN DNNClassifier WITH train.epoch = 3 COLUMN "
+        "EMBEDDING(tags, 4), SPARSE(ids, 16), DENSE(vec, 3) LABEL y INTO arrays;"
+        f"{_OTHERS} TO PREDICT out USING arrays",
+    )
+    assert runner.reports[0].metrics["accuracy"] > 0.95
+    assert query(session, "SELECT count(prediction) FROM out") == ((2,),)
+
+
+@pytest.mark.timeout(900)
 def test_the_lines_of_the_readme_run_as_they_stand(tmp_path):
     block = re.search(r"## SQL\n.*?```sh\n(.*?)```", README.read_text(), re.DOTALL)
     assert block is not None

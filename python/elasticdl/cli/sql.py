@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from elasticdl.cli import sql_cluster
 from elasticdl.cli.options.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
+from elasticdl.cli.options.where import is_cluster_asked
 from elasticdl.errors import ElasticDLError, ExitCode, JobError, SpecError
 from elasticdl.job import names
 
@@ -29,6 +31,7 @@ _EXAMPLES = (
     "elasticdl sql \"SELECT * FROM 'new.csv' TO PREDICT USING income_model\"",
     "elasticdl sql -f nightly.sql --db postgresql://reader@db.example/shop",
     'elasticdl sql "SHOW MODELS"',
+    "elasticdl sql -n ml --secret shop -f nightly.sql   # in a cluster",
     "elasticdl sql                        # a prompt",
 )
 _DESCRIPTION = (
@@ -65,6 +68,9 @@ def add_parser(verbs: Verbs) -> None:
         "a file)",
     )
     add_models_dir(parser)
+    sql_cluster.add_options(parser)
+    # What pods of a statement are told to do; `sql.remote.messages` has the form.
+    parser.add_argument("--step", help=argparse.SUPPRESS)
     add_overrides(parser)
     add_jobs_dir(parser)
     parser.add_argument(
@@ -101,17 +107,58 @@ def sql(args: argparse.Namespace) -> int:
     """Run the statements; stop at the first that fails."""
     from elasticdl.sql.data.source import open_source
 
+    if args.step is not None:
+        return _step(args)
     text = _text(args)
+    if is_cluster_asked(args):
+        return _answered(_there(args), text, debug=args.debug)
     source = open_source(args.db or args.environ.get(names.ENV_SQL_URL, ""))
     try:
-        session = _session(args, source)
-        if text is None:
-            from elasticdl.sql.prompt import prompt
-
-            return prompt(session, show)
-        return run_text(session, text, debug=args.debug)
+        return _answered(_session(args, source), text, debug=args.debug)
     finally:
         source.close()
+
+
+def _answered(session: Session, text: str | None, *, debug: bool) -> int:
+    if text is None:
+        from elasticdl.sql.prompt import prompt
+
+        return prompt(session, show)
+    return run_text(session, text, debug=debug)
+
+
+def _there(args: argparse.Namespace) -> Session:
+    """Return a session whose statements run in a cluster."""
+    from rich.console import Console
+
+    from elasticdl.sql.registry import Registry
+    from elasticdl.sql.running.session import Session
+
+    console = Console(highlight=False, markup=False, stderr=True)
+    remote = sql_cluster.remote_of(args, console)
+    return Session(
+        remote,
+        Registry(Path(remote.models)),
+        remote.place.run_job,
+        say=lambda line: console.print(line, soft_wrap=True),
+        elsewhere=remote,
+    )
+
+
+def _step(args: argparse.Namespace) -> int:
+    """Do one part of a statement, in a pod beside the volume."""
+    from elasticdl.sql.problems import StatementError
+    from elasticdl.sql.remote import messages
+    from elasticdl.sql.remote.steps import run_step
+
+    step = messages.read_step(args.step, args.statements)
+    try:
+        found = run_step(step, args.environ.get(names.ENV_SQL_URL, ""), print)
+    except StatementError as error:
+        print(messages.problems_line(error.problems))
+        return error.exit_code
+    print(messages.answer_line(found), flush=True)
+    return ExitCode.OK
 
 
 def run_text(session: Session, text: str, *, debug: bool = False) -> int:
@@ -120,7 +167,8 @@ def run_text(session: Session, text: str, *, debug: bool = False) -> int:
     from elasticdl.sql.problems import StatementError
     from elasticdl.sql.running.statements import run_one
 
-    statements = planning.read_statements(text, session.source.engine)
+    source = session.source
+    statements = planning.read_statements(text, source.engine, source.schema)
     for number, statement in enumerate(statements, 1):
         try:
             for answer in run_one(session, statement, text):

@@ -189,7 +189,7 @@ def _follow(submission: Submission, console: Console) -> int:
     try:
         while True:
             view = submission.job.view()
-            line = _state_of(view)
+            line = state_of(view)
             if line != said:
                 said = line
                 console.print(f"{time.strftime('%H:%M:%S')} {line}", soft_wrap=True)
@@ -210,7 +210,8 @@ def _begins(view: JobView) -> bool:
     )
 
 
-def _state_of(view: JobView) -> str:
+def state_of(view: JobView) -> str:
+    """Return in one line what a job does, and what its pods wait for."""
     from elasticdl.views.terminal.live import roles
 
     status = view.status

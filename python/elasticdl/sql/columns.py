@@ -42,6 +42,7 @@ from elasticdl.sql.statements import Call, Constant, Expression, Listing, Name, 
 COMBINERS = ("mean", "sum", "sqrtn")
 _NUMBERS = (Kind.NUMBER, Kind.INTEGER, Kind.BOOLEAN)
 _VALUES = (Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN)
+_ITEMS = (Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN)
 _CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)
 
 
@@ -79,7 +80,7 @@ class Encoder:
         if found.kind is Kind.TIME:
             kind = found.stated or "time"
             raise self.wrong(name, f"`{text}` is a {kind}; {derive.extract(found)}")
-        if found.kind in (Kind.OTHER, Kind.ARRAY):
+        if found.kind is Kind.OTHER:
             kind = found.stated or str(found.kind)
             raise self.wrong(
                 name, f"`{text}` is a {kind}, which no function takes; leave it out of "
@@ -146,9 +147,11 @@ class Encoder:
         column = self.column(entry)
         if column is None:
             return source
+        if column.kind is Kind.ARRAY and kinds is _VALUES and column.item in _ITEMS:
+            return Source(column.name, several=True)
         if column.kind not in kinds:
             raise self.wrong(
-                entry, f"`{column.name}` is {column.kind}; {function} takes {takes}"
+                entry, f"`{column.name}` is {_told(column)}; {function} takes {takes}"
             )
         return Source(column.name)
 
@@ -320,7 +323,10 @@ def _cross(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
     for item in items.items:
         if isinstance(item, Name) and item.text not in encoder.aliases:
             takes = "text, integers and booleans; put BUCKETIZE around a number"
-            crossed.append(encoder.of_kind(item, "CROSS", _VALUES, takes))
+            source = encoder.of_kind(item, "CROSS", _VALUES, takes)
+            if source.several:
+                raise encoder.wrong(item, "CROSS takes columns of one value a row")
+            crossed.append(source)
         else:
             found = encoder.category(item, "CROSS")
             if several(found):
@@ -363,17 +369,44 @@ def _dense(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
     shape = bound.get("shape")
     if isinstance(shape, Listing) and len(shape.items) == 1:
         shape = shape.items[0]
-    if shape is not None and encoder.whole(shape, "shape") != 1:
+    size = 1 if shape is None else encoder.whole(shape, "shape")
+    x = bound["x"]
+    found = encoder.column(x) if isinstance(x, Name | Constant) else None
+    if found is None or found.kind is not Kind.ARRAY:
+        if size != 1 and found is not None:
+            raise encoder.wrong(
+                x,
+                f"`{found.name}` is {_told(found)}, one value a row; expected an array "
+                f"of {size} numbers, as CAST(string_split(x, ',') AS DOUBLE[])",
+            )
+        return Raw(encoder.number(x, "DENSE"))
+    assert encoder.preview is not None  # noqa: S101 - it gave the column
+    longest = derive.longest(found, encoder.preview)
+    if found.item not in _NUMBERS:
         raise encoder.wrong(
-            shape, "DENSE takes one number a row; select the others as columns"
+            x, f"`{found.name}` is {_told(found)}; DENSE takes numbers, EMBEDDING texts"
         )
-    return Raw(encoder.number(bound["x"], "DENSE"))
+    if shape is not None and size != longest and encoder.preview.num_rows:
+        raise encoder.wrong(
+            shape, f"`{found.name}` has arrays of {longest} values, not {size}"
+        )
+    return Raw(Source(found.name, several=True))
 
 
-def _sequence(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
-    source = encoder.of_kind(bound["x"], "SEQ_CATEGORY_ID", (Kind.TEXT,), "text")
+def _sequence(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
+    buckets = encoder.whole(bound["buckets"], "buckets")
+    source = encoder.of_kind(bound["x"], call.function.upper(), _VALUES, "text, arrays")
+    if source.several:
+        return Hash(source, buckets)
+    text = (Kind.TEXT,)
+    source = encoder.of_kind(bound["x"], call.function.upper(), text, "text and arrays")
     delimiter = encoder.text(bound.get("delimiter"), ",", "a text, as ','")
-    return Hash(Split(source, delimiter), encoder.whole(bound["buckets"], "buckets"))
+    return Hash(Split(source, delimiter), buckets)
+
+
+def _told(column: Column) -> str:
+    """Return a column's kind; of an array what it holds."""
+    return f"array of {column.item}" if column.kind is Kind.ARRAY else str(column.kind)
 
 
 def several(encoding: Encoding) -> bool:
@@ -381,6 +414,8 @@ def several(encoding: Encoding) -> bool:
     if isinstance(encoding, Concat):
         return True
     of = getattr(encoding, "of", None)
+    if isinstance(of, Source):
+        return of.several
     return isinstance(of, Split) or (isinstance(of, _CATEGORIES) and several(of))
 
 
@@ -401,6 +436,7 @@ _BUILDERS: dict[str, Callable[[Encoder, Call, _Bound], Encoding]] = {
     "SPLIT": _split,
     "DENSE": _dense,
     "SEQ_CATEGORY_ID": _sequence,
+    "SPARSE": _sequence,
 }
 
 

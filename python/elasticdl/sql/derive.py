@@ -19,6 +19,7 @@ from elasticdl.sql.plan import (
     Head,
     Kind,
     Preview,
+    Raw,
     Source,
     Standardize,
     Vocabularize,
@@ -48,7 +49,23 @@ def derive(column: Column, preview: Preview) -> Derived | None:
         return Derived(Vocabularize(source), "boolean: by vocabulary")
     if column.kind is Kind.TEXT:
         return Derived(*_of_text(source, _values(column, preview)))
+    if column.kind is Kind.ARRAY:
+        return _of_array(column, preview)
     return None
+
+
+def _of_array(column: Column, preview: Preview) -> Derived:
+    source = Source(column.name, several=True)
+    if column.item is Kind.NUMBER:
+        most = longest(column, preview)
+        return Derived(Raw(source), f"array of {most} numbers: as they are")
+    why = f"array of {column.item}: several values by vocabulary"
+    return Derived(Vocabularize(source, LARGEST_VOCABULARY), why)
+
+
+def longest(column: Column, preview: Preview) -> int:
+    """Return the values of the longest array in the preview, 1 at least."""
+    return max([1, *(len(value) for value in _values(column, preview))])
 
 
 def category(column: Column, preview: Preview) -> Derived | None:
@@ -56,6 +73,8 @@ def category(column: Column, preview: Preview) -> Derived | None:
     source = Source(column.name)
     if column.kind is Kind.TEXT:
         return Derived(*_of_text(source, _values(column, preview)))
+    if column.kind is Kind.ARRAY and column.item is not Kind.NUMBER:
+        return _of_array(column, preview)
     if column.kind in (Kind.INTEGER, Kind.BOOLEAN):
         why = f"{column.kind} as category: by vocabulary"
         return Derived(Vocabularize(source, LARGEST_VOCABULARY), why)

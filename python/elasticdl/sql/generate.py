@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from elasticdl.job.values.checking import validate
-from elasticdl.job.values.file import dump_values
+from elasticdl.job.values.file import dump_values, parse_values
 from elasticdl.sql import metrics as metrics_of
 from elasticdl.sql.models import OWN
 from elasticdl.sql.optimizers import OPTIMIZERS
@@ -57,6 +58,36 @@ def generate(plan: TrainPlan, statistics: Statistics, places: Places) -> Generat
     return Generated(
         module, path, values, {k: v for k, v in files.items() if k != path}
     )
+
+
+def generate_own(
+    plan: TrainPlan,
+    statistics: Statistics,
+    places: Places,
+    *,
+    files: Mapping[str, str],
+    classic: bool,
+) -> Generated:
+    """Return the same for a model of one's own, of which `files` are the zoo's.
+
+    A function gets encoded columns by group from a generated module. A classic module
+    is the job's own: it gets the columns by name, as they lie in the shards.
+    """
+    definition = plan.model.definition
+    if not classic:
+        made = generate(plan, statistics, places)
+        values = parse_values(made.values, source="the statement")[0]
+        assert values is not None  # noqa: S101 - `generate` validated it
+        tree = values.job.document()
+        tree["model"]["files"] = {**files, **tree["model"]["files"]}
+        text = dump_values(validate({"kind": "job", "job": tree}))
+        return replace(made, values=text)
+    path = "/".join(definition.split(".")[:-1]) + ".py"
+    name = re.sub(r"\W", "_", plan.name)
+    tree = _tree(plan, places, name, files)
+    tree["job"]["model"]["definition"] = definition
+    others = {k: v for k, v in files.items() if k != path}
+    return Generated(files[path], path, dump_values(validate(tree)), others)
 
 
 def _module(
@@ -177,7 +208,10 @@ def _model(plan: TrainPlan, statistics: Statistics) -> str:
     signature = networks.SIGNATURES[family]
     lines = [call("def model", [signature] if signature else [], ":", indent=0)]
     lines.append('    """Return the compiled model; it takes the query\'s columns."""')
-    inputs = [_input(column.feature, _DTYPES[column.stored]) for column in plan.columns]
+    inputs = [
+        _input(column.feature, _DTYPES[column.stored], column.longest or 1)
+        for column in plan.columns
+    ]
     lines.append(listing("inputs = ", inputs, indent=4, signs="{}"))
     if family in ("deepfm",):
         lines.append("    columns = encode(inputs, embedding_dim)")
@@ -194,10 +228,10 @@ def _model(plan: TrainPlan, statistics: Statistics) -> str:
     return "\n".join(lines)
 
 
-def _input(feature: str, dtype: str) -> str:
+def _input(feature: str, dtype: str, size: int) -> str:
     name = literal(feature)
     end = f", dtype={literal(dtype)}" if dtype else ""
-    return f"{name}: keras.Input((1,), name={name}{end})"
+    return f"{name}: keras.Input(({size},), name={name}{end})"
 
 
 def _own(plan: TrainPlan) -> list[str]:
@@ -300,30 +334,46 @@ def _tree(
     plan: TrainPlan, places: Places, name: str, files: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the values file: what the statement says, and defaults for SQL."""
-    job: dict[str, Any] = {
-        "name": _job_name(plan.name),
-        "model": {
-            "definition": f"sql.{name}.model",
-            "files": dict(files),
-        },
-        "data": {
-            "training": places.training,
-            "readerParams": {
-                "columns": [*(c.feature for c in plan.columns), LABEL_FEATURE]
-            },
-            "shuffleRecords": True,
-        },
-        "training": {"epochs": plan.epochs, "batchSize": plan.batch_size},
-        "export": {"dir": places.export, "formats": ["keras", "savedModel"]},
+    tree = job_tree(
+        plan.name,
+        {"definition": f"sql.{name}.model", "files": dict(files)},
+        places,
+        epochs=plan.epochs,
+        batch_size=plan.batch_size,
+        fields=plan.fields,
+    )
+    job = tree["job"]
+    job["data"]["readerParams"] = {
+        "columns": [*(c.feature for c in plan.columns), LABEL_FEATURE]
     }
     params = {key: _plain(value) for key, value in plan.model.params}
     if params:
         job["model"]["params"] = params
+    return tree
+
+
+def job_tree(
+    name: str,
+    model: dict[str, Any],
+    places: Places,
+    *,
+    epochs: int,
+    batch_size: int,
+    fields: Iterable[tuple[tuple[str, ...], Any]],
+) -> dict[str, Any]:
+    """Return a values file's tree for a training of that name at some places."""
+    job: dict[str, Any] = {
+        "name": _job_name(name),
+        "model": model,
+        "data": {"training": places.training, "shuffleRecords": True},
+        "training": {"epochs": epochs, "batchSize": batch_size},
+        "export": {"dir": places.export, "formats": ["keras", "savedModel"]},
+    }
     if places.validation:
         job["data"]["validation"] = places.validation
     else:
         job["evaluation"] = {"atEpochEnd": False, "atEnd": False}
-    for path, value in plan.fields:
+    for path, value in fields:
         inner = job
         for key in path[:-1]:
             inner = inner.setdefault(key, {})

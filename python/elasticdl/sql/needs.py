@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from elasticdl.sql.derive import longest
 from elasticdl.sql.plan import (
     LABEL_FEATURE,
     Bucketize,
@@ -73,6 +74,8 @@ def _of_encoding(one: object) -> Iterator[StatisticsNeeded]:
     if not isinstance(one, _MEASURED):
         return
     of = measured(one.of)
+    if isinstance(one, Raw) and isinstance(one.of, Source) and one.of.several:
+        return  # numbers as they are
     if isinstance(one, Bucketize):
         yield StatisticsNeeded(of, num_buckets=0 if one.boundaries else one.num_buckets)
     elif isinstance(one, Vocabularize):
@@ -121,11 +124,14 @@ def column_plans(
         column = preview.schema.find(name)
         assert column is not None  # noqa: S101 - the encoder found it
         stored = Stored.FLOAT
-        if column.kind is Kind.TEXT:
+        array = column.kind is Kind.ARRAY
+        kind = column.item if array else column.kind
+        if kind is Kind.TEXT:
             stored = Stored.TEXT
-        elif column.kind in (Kind.INTEGER, Kind.BOOLEAN) and name in as_category:
+        elif kind in (Kind.INTEGER, Kind.BOOLEAN) and name in as_category:
             stored = Stored.INTEGER
-        yield ColumnPlan(name, _feature_name(name, taken), stored)
+        most = longest(column, preview) if array else 0
+        yield ColumnPlan(name, _feature_name(name, taken), stored, most)
 
 
 def _used_as_category(encoding: Encoding) -> Iterator[str]:

@@ -180,9 +180,10 @@ class ColumnPlan:
 
 @dataclass(frozen=True)
 class Source:
-    """The column itself."""
+    """The column itself; of an array `several`, which has more than one value a row."""
 
     column: str
+    several: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ statements. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.sql import attributes, clauses, columns, models
 from elasticdl.sql.attributes import Settings
 from elasticdl.sql.labels import LabelReader, at_attribute, chosen
-from elasticdl.sql.metrics import ALLOWED_METRICS
+from elasticdl.sql.metrics import misfit
 from elasticdl.sql.models import ModelKind
 from elasticdl.sql.needs import column_plans, inner, needs_of, sources
 from elasticdl.sql.plan import (
@@ -24,10 +24,10 @@ from elasticdl.sql.plan import (
     Concat,
     Encoding,
     FeaturePlan,
-    Head,
     LabelPlan,
     ModelPlan,
     Preview,
+    Schema,
     TrainPlan,
 )
 from elasticdl.sql.problems import Problem, StatementError
@@ -46,10 +46,24 @@ _NAME = re.compile(r"[A-Za-z][\w-]*")
 _VERSIONED = re.compile(r"[A-Za-z][\w-]*(@\d+)?")
 
 
-def read_statements(text: str, engine: str) -> list[Statement]:
-    """Return a text's statements; StatementError has all mistakes seen so far."""
+def read_statements(
+    text: str, engine: str, schema_of: Callable[[str], Schema | None] | None = None
+) -> list[Statement]:
+    """Return a text's statements; StatementError has all mistakes seen so far.
+
+    `schema_of` is the columns of a SELECT, where they can be had without its rows: it
+    is asked when there are mistakes, so that those of columns are told with them.
+    """
     statements = clauses.parse(text, engine)
     problems = [problem for one in statements for problem in check(one)]
+    if problems and schema_of is not None:
+        for one in statements:
+            schema = schema_of(one.select) if isinstance(one, Train) else None
+            if schema is not None and isinstance(one, Train):
+                nothing = Preview(schema, {}, num_rows=0, complete=False)
+                planner = _Planner(one, nothing)
+                planner.plan()
+                problems += planner.problems
     if problems:
         raise StatementError(text, problems)
     return statements
@@ -74,10 +88,11 @@ def check(statement: Statement) -> list[Problem]:
     return problems
 
 
-def settings_of(statement: Evaluate | Predict | Explain) -> Settings:
+def settings_of(statement: Train | Evaluate | Predict | Explain) -> Settings:
     """Return what WITH says in a statement that `check` found right."""
     verb = type(statement).__name__.lower()
-    return attributes.read(verb, statement.attributes, None)[0]
+    model = _model(statement, []) if isinstance(statement, Train) else None
+    return attributes.read(verb, statement.attributes, model)[0]
 
 
 def _wrong_name(name: Name, pattern: re.Pattern[str]) -> Iterator[Problem]:
@@ -199,18 +214,12 @@ class _Planner:
         )
 
     def _check_metrics(self, settings: Settings, label: LabelPlan) -> None:
-        allowed = ALLOWED_METRICS[label.head]
-        for name in settings.metrics:
-            if name not in allowed:
-                at = at_attribute(self._statement, "validation.metrics")
-                what = "numbers" if label.head is Head.NUMBER else "classes"
-                if label.head is Head.CLASSES:
-                    what = "more than two classes"
-                message = (
-                    f"{name} does not go with a label of {what}; expected "
-                    f"{', '.join(allowed)}"
-                )
-                self.problems.append(Problem(at, message))
+        # Without rows it is not known what kind of label it is.
+        seen = self._preview.num_rows > 0
+        wrong = misfit(label.head, settings.metrics) if seen else ""
+        if wrong:
+            at = at_attribute(self._statement, "validation.metrics")
+            self.problems.append(Problem(at, wrong))
 
     def _find_duplicates(self) -> None:
         seen: set[str] = set()

@@ -70,7 +70,8 @@ def prompt(
 def run_text(session: Session, text: str) -> Iterator[Answer]:
     """Run statements; a mistake is an answer too, and the prompt goes on."""
     try:
-        for statement in planning.read_statements(text, session.source.engine):
+        source = session.source
+        for statement in planning.read_statements(text, source.engine, source.schema):
             yield from run_one(session, statement, text)
     except ElasticDLError as error:
         yield Told((f"error: {error}",))

@@ -14,6 +14,10 @@ moment it has its model.json, which is written last. Called by `sql.running` and
         checkpoints/      the last checkpoint
         export/           the model for serving
         data/             shards and vocabularies; shards of the newest version alone
+    <root>/<name>/.runs/<job>/
+        a version that a job in a cluster makes: its paths are in the job's values file
+        before anybody knows the number, which is then a link to it. It counts once the
+        job has exported the model, whether or not somebody waits for the job's end.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -44,6 +48,7 @@ from elasticdl.sql.plan import (
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_])?")
 _MODEL_FILE = "model.json"
+RUNS = ".runs"
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,18 @@ class ModelVersion:
     def data_dir(self) -> Path:
         """Shards and vocabularies."""
         return self.folder / "data"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is trained."""
+        if not self.model_file.exists():
+            return False
+        return not self.pending_file.exists() or _has_files(self.export_dir)
+
+    @property
+    def pending_file(self) -> Path:
+        """Is there while a job in a cluster has not told its end."""
+        return self.folder / "pending"
 
     @property
     def modules(self) -> list[Path]:
@@ -171,7 +188,7 @@ class Registry:
         return sorted(
             int(p.name)
             for p in place.iterdir()
-            if p.name.isdecimal() and (p / _MODEL_FILE).exists()
+            if p.name.isdecimal() and ModelVersion(name, int(p.name), p).is_whole
         )
 
     @contextmanager
@@ -191,17 +208,46 @@ class Registry:
             if not any(place.iterdir()):
                 place.rmdir()
             raise
+        self.thin(name)
+
+    def thin(self, name: str) -> None:
+        """Remove the shards of all versions but the newest."""
         for older in self.versions(name)[:-1]:
             for side in ("training", "validation"):
                 shutil.rmtree(older.data_dir / side, ignore_errors=True)
 
-    def _reserve(self, name: str, place: Path) -> ModelVersion:
+    def run(self, name: str, job: str) -> ModelVersion:
+        """Return the version that a job makes, with the number that it has or gets.
+
+        Its folder is there afterwards. Each try of the job has the same one.
+        """
+        check_name(name)
+        folder = self.root / name / RUNS / job
+        folder.mkdir(parents=True, exist_ok=True)
+        aim = Path(RUNS, job)
+        for link in (self.root / name).iterdir():
+            if link.is_symlink() and link.readlink() == aim and link.name.isdecimal():
+                return ModelVersion(name, int(link.name), folder)
+        version = self._reserve(name, self.root / name, lambda p: p.symlink_to(aim))
+        return ModelVersion(name, version.version, folder)
+
+    def discard(self, name: str, job: str) -> None:
+        """Remove what a job that failed left."""
+        version = self.run(name, job)
+        (self.root / name / str(version.version)).unlink()
+        shutil.rmtree(version.folder, ignore_errors=True)
+        if not self._versions(name) and not any((self.root / name / RUNS).iterdir()):
+            shutil.rmtree(self.root / name, ignore_errors=True)
+
+    def _reserve(
+        self, name: str, place: Path, make: Callable[[Path], None] = Path.mkdir
+    ) -> ModelVersion:
         """Make the folder of the next number, which nobody else has then."""
         taken = [int(p.name) for p in place.iterdir() if p.name.isdecimal()]
         number = max(taken, default=0) + 1
         while True:
             try:
-                (place / str(number)).mkdir()
+                make(place / str(number))
             except FileExistsError:
                 number += 1
             else:
@@ -212,12 +258,24 @@ class Registry:
         one = self.find(reference)
         gone = [one] if "@" in reference else self.versions(one.name)
         for version in gone:
+            if version.folder.is_symlink():
+                there = version.folder.resolve()
+                version.folder.unlink()
+                shutil.rmtree(there)
+                continue
             aside = version.folder.with_name(f"{version.version}.gone")
             version.folder.rename(aside)
             shutil.rmtree(aside)
         if not self._versions(one.name):
             shutil.rmtree(self.root / one.name, ignore_errors=True)
         return gone
+
+
+def _has_files(folder: Path) -> bool:
+    """Whether an export is in place: it is written aside, under a hidden name."""
+    if not folder.is_dir():
+        return False
+    return any(not path.name.startswith(".") for path in folder.iterdir())
 
 
 def check_name(name: str) -> None:
@@ -245,23 +303,33 @@ def read_description(version: ModelVersion) -> Description:
     """Return what model.json says. Raises SpecError if it cannot be read."""
     try:
         tree = json.loads(version.model_file.read_text(encoding="utf-8"))
-        return Description(
-            columns=tuple(_column_plan(one) for one in tree["columns"]),
-            label=_label(tree["label"]),
-            schema=Schema(tuple(_column(c) for c in tree["schema"]["columns"])),
-            model=tree["model"],
-            engine=tree["engine"],
-            notes=tuple(tree["notes"]),
-            num_training=tree["num_training"],
-            num_validation=tree["num_validation"],
-            made=tree["made"],
-            evaluation=tree["evaluation"],
-        )
+        return description_of(tree)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpecError(
             f"{version.model_file}: cannot be read: {error!r}; drop "
             f"{version.reference} and train it again"
         ) from error
+
+
+def description_of(tree: Mapping[str, Any]) -> Description:
+    """Return a description that was written as JSON."""
+    return Description(
+        columns=tuple(map(_column_plan, tree["columns"])),
+        label=_label(tree["label"]),
+        schema=schema_of(tree["schema"]),
+        model=tree["model"],
+        engine=tree["engine"],
+        notes=tuple(tree["notes"]),
+        num_training=tree["num_training"],
+        num_validation=tree["num_validation"],
+        made=tree["made"],
+        evaluation=tree["evaluation"],
+    )
+
+
+def schema_of(tree: Mapping[str, Any]) -> Schema:
+    """Return a schema that was written as JSON."""
+    return Schema(tuple(_column(one) for one in tree["columns"]))
 
 
 def _column_plan(tree: Mapping[str, Any]) -> ColumnPlan:

@@ -50,6 +50,7 @@ _ALL = (
     ),
     Signature("SPLIT", ("x",), ("delimiter",), "SPLIT(x, ',')"),
     Signature("DENSE", ("x",), ("shape", "delimiter", "dtype"), "DENSE(x)"),
+    Signature("SPARSE", ("x", "buckets"), ("delimiter",), "SPARSE(x, buckets, ',')"),
     Signature(
         "SEQ_CATEGORY_ID", ("x", "buckets"), ("delimiter",),
         "SEQ_CATEGORY_ID(x, buckets, ',')",
@@ -66,7 +67,6 @@ SYNONYMS = {
     "NUMERIC": "DENSE",
 }
 REFUSED = {
-    "SPARSE": "write SPLIT(x, ',') inside VOCABULARIZE, HASH or EMBEDDING",
     "WEIGHTED_CATEGORY": "a weight for each value is not supported; use SPLIT(x, ',')",
     "COMBINE": "entries of one group are combined anyway; take it away",
 }

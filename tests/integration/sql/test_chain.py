@@ -124,3 +124,20 @@ def test_the_source_is_in_no_file_of_the_registry(session, registry):
 def test_a_missing_column_is_named_before_anything_is_read(session):
     with pytest.raises(SpecError, match=r"needs the column `age`.*did you mean"):
         run_all(session, "SELECT city AS agee FROM employee TO PREDICT USING my_model")
+
+
+def test_evaluate_computes_the_metrics_that_it_is_asked_for(session):
+    (table,) = run_all(
+        session,
+        "SELECT * FROM employee TO EVALUATE my_model WITH "
+        "validation.metrics = 'Precision,AUC' INTO figures",
+    )
+    found = dict(table.rows)
+    assert set(found) - {"loss"} == {"rows", "precision", "auc"}
+    assert found["auc"] > 0.8
+    with pytest.raises(SpecError, match="MeanAbsoluteError does not go with a label"):
+        run_all(
+            session,
+            "SELECT * FROM employee TO EVALUATE my_model WITH "
+            "validation.metrics = 'MAE'",
+        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.sql.plan import NULL_INTEGER, NULL_TEXT, Stored, TrainPlan
+from elasticdl.sql.writing import beside
 
 from tests.unit.sql import tables
 
@@ -73,6 +76,29 @@ def test_models_train_and_reload_equal(name: str, tmp_path: Path) -> None:
     network.save(tmp_path / "m.keras")
     again = keras.models.load_model(tmp_path / "m.keras")
     np.testing.assert_array_equal(np.asarray(again(rows)), predicted)
+
+
+@pytest.mark.parametrize("name", ["wide_and_deep", "deepfm"])
+def test_shares_of_columns_add_up_to_the_prediction(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Completeness, the axiom of integrated gradients."""
+    sql = tables.SAMPLES[name]
+    plan = tables.plan(sql)
+    _module(sql, tmp_path)
+    features = [column.feature for column in plan.columns]
+    text = beside.explained(f"sql.{name}.model", features)
+    (tmp_path / beside.EXPLAINED_FILE).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    for module in [one for one in sys.modules if one.partition(".")[0] == "sql"]:
+        monkeypatch.delitem(sys.modules, module)
+    explained = importlib.import_module("sql.explained")
+    network = explained.model(**dict(plan.model.params))
+    shares = np.asarray(network.predict_step((_rows(plan),)))
+    assert shares.shape == (tables.NUM_ROWS, len(features) + 1)
+    whole = shares[:, -1]
+    difference = np.abs(shares[:, :-1].sum(axis=1) - whole).max()
+    assert difference < 0.01 * np.abs(whole).max()
 
 
 def _encoded(columns: str, tmp_path: Path, **values: list[Any]) -> list[np.ndarray]:

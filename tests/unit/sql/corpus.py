@@ -262,7 +262,7 @@ BAD: list[tuple[str, str]] = [
     (_T + "COLUMN BUCKETIZE(a, [1], num_buckets=¦3) LABEL y INTO m", "not both"),
     (_T + "COLUMN CROSS(¦[a], 10) LABEL y INTO m", "two or more"),
     (_T + "COLUMN ¦CONCAT(a) LABEL y INTO m", "two or more"),
-    (_T + "COLUMN ¦SPARSE(a, 10) LABEL y INTO m", "SPLIT"),
+    (_T + "COLUMN ¦SPARSE(a) LABEL y INTO m", "needs `buckets`"),
     (_T + "COLUMN ¦[a, b] LABEL y INTO m", "is no column"),
     (_T + "COLUMN ¦3 LABEL y INTO m", "is no column"),
     (_T + "COLUMN *, ¦* LABEL y INTO m", "* is there twice"),

@@ -119,7 +119,7 @@ def generated(sql: str) -> Generated:
     return generate(made, statistics(made), places)
 
 
-# By the name of the file in `samples`.
+# By the name of the model; `samples` has files of some of them.
 SAMPLES = {
     "original": "SELECT * FROM employee LABEL income INTO original",
     "wide_and_deep": (

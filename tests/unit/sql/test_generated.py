@@ -27,6 +27,8 @@ from hypothesis import strategies as st
 from tests.unit.sql import tables
 
 _SAMPLES = Path(__file__).parent / "samples"
+# The other statements make parts of these.
+_KEPT = ("wide_and_deep", "deepfm", "cross", "own")
 _CONFIG = Path(__file__).parents[3] / "python" / "pyproject.toml"
 
 
@@ -45,7 +47,7 @@ def _formatted(source: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", tables.SAMPLES)
+@pytest.mark.parametrize("name", _KEPT)
 def test_samples_are_what_is_generated(name: str) -> None:
     made = tables.generated(tables.SAMPLES[name])
     assert made.module == (_SAMPLES / f"{name}.py").read_text(encoding="utf-8")
@@ -125,6 +127,6 @@ def test_hostile_values_and_names_stay_texts() -> None:
 
 
 if __name__ == "__main__":
-    for name, sql in tables.SAMPLES.items():
-        module = tables.generated(sql).module
+    for name in _KEPT:
+        module = tables.generated(tables.SAMPLES[name]).module
         (_SAMPLES / f"{name}.py").write_text(module, encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from elasticdl.sql import planning
 from elasticdl.sql.plan import (
     Column,
     Embedding,
@@ -172,3 +173,27 @@ def test_dates_are_refused_with_the_extract_that_would_do() -> None:
 def test_a_label_of_one_value_is_refused() -> None:
     (told,) = _told("SELECT * FROM t LABEL income INTO m", income=("x",) * 200)
     assert "nothing to tell apart" in told
+
+
+def test_mistakes_of_words_and_of_columns_are_told_together() -> None:
+    """Where the engine names the columns of a query without its rows."""
+    text = (
+        "SELECT * FROM t TO TRAIN DNNClasifier WITH train.epochz = 3 "
+        "COLUMN agee, EMBEDDING(city) LABEL incom INTO m"
+    )
+    with pytest.raises(StatementError) as caught:
+        planning.read_statements(text, "duckdb", lambda _: tables.SCHEMA)
+    told = [problem.message for problem in caught.value.problems]
+    assert len(told) == 5
+    assert "the query has no column `incom`; did you mean `income`?" in told
+
+
+def test_metrics_of_an_unread_label_are_no_mistake() -> None:
+    text = (
+        "SELECT * FROM t TO TRAIN DNNRegressor WITH validation.metrics = 'MAE', x = 1 "
+        "LABEL age INTO m"
+    )
+    with pytest.raises(StatementError) as caught:
+        planning.read_statements(text, "duckdb", lambda _: tables.SCHEMA)
+    (problem,) = caught.value.problems
+    assert "no attribute `x`" in problem.message

@@ -1,8 +1,8 @@
 """A command that runs in the cluster, where the jobs' folders are, in a short pod.
 
-Owns that pod. Called by `cli.audit` and `cli.clean`. The folders are on a volume of the
-cluster, so what reads or deletes there is a pod of a job's own template. Must not
-print.
+Owns that pod. Called by `cli.audit`, `cli.clean` and `cli.sql`. The folders are on a
+volume of the cluster, so what reads or deletes there is a pod of a job's own template.
+Must not print.
 """
 
 from __future__ import annotations
@@ -18,10 +18,19 @@ from elasticdl.client.cluster.job import ClusterJob
 from elasticdl.client.cluster.logs import read_pod_log
 from elasticdl.client.cluster.objects import why_pending
 from elasticdl.errors import PlatformError
-from elasticdl.job.names import ENV_JOB_DIR, MAIN_CONTAINER, Role, template_key
+from elasticdl.job.names import (
+    ENV_AUTHORITY,
+    ENV_JOB_DIR,
+    ENV_TOKEN,
+    MAIN_CONTAINER,
+    Role,
+    template_key,
+)
 from elasticdl.kube import pods
 
 _TEMPLATES = (template_key(Role.PS), template_key(Role.WORKER))
+# Of Secrets that are made with the job's release.
+_OF_RELEASE = (ENV_TOKEN, ENV_AUTHORITY)
 _LOOK_SECONDS = 0.5  # A pod's start takes seconds.
 _DEADLINE_SECONDS = 3600  # 10 M tasks take minutes
 _PENDING_SECONDS = 90.0  # an image that has to be pulled
@@ -29,6 +38,13 @@ _PENDING_SECONDS = 90.0  # an image that has to be pulled
 _RESOURCES = {
     "requests": {"cpu": "100m", "memory": "256Mi"},
     "limits": {"memory": "1Gi"},
+}
+
+
+# Rows of a query are joined and written, by an engine of 600 MiB.
+_RESOURCES_OF_ROWS = {
+    "requests": {"cpu": "100m", "memory": "512Mi"},
+    "limits": {"memory": "2Gi"},
 }
 
 
@@ -56,11 +72,44 @@ def run_errand(
     `kind` is in the pod's name and label, as `audit`. Raises PlatformError when the pod
     does not run within `pending_seconds`.
     """
-    config_map = job.config_map()
+    pod = errand_pod(job.config_map(), job.name, kind, words)
+    return _run(job, kind, pod, pending_seconds)
+
+
+def run_as_worker(
+    job: ClusterJob,
+    config_map: Object,
+    kind: str,
+    words: Sequence[str],
+    *,
+    folder: PurePosixPath,
+) -> Errand:
+    """Run `elasticdl WORDS` as a worker of a job would that need not be there.
+
+    Args:
+        job: Where, and the name that the pod's begins with.
+        config_map: Of the job as the chart renders it.
+        kind: What it is for, in the pod's name and label.
+        words: The words behind `elasticdl`.
+        folder: Where the command starts.
+
+    Raises PlatformError when the pod does not run.
+    """
+    keys = _TEMPLATES[::-1]
+    pod = errand_pod(config_map, job.name, kind, lambda _: words, keys=keys)
+    del pod["metadata"]["ownerReferences"]
+    main = pod["spec"]["containers"][0]
+    main["workingDir"] = str(folder)
+    main["resources"] = copy.deepcopy(_RESOURCES_OF_ROWS)
+    main["env"] = [
+        one for one in main.get("env") or [] if one["name"] not in _OF_RELEASE
+    ]
+    return _run(job, kind, pod, _PENDING_SECONDS)
+
+
+def _run(job: ClusterJob, kind: str, made: Object, pending_seconds: float) -> Errand:
     cluster = job.cluster
-    pod = cluster.create(
-        cluster.path("pods"), errand_pod(config_map, job.name, kind, words)
-    )
+    pod = cluster.create(cluster.path("pods"), made)
     name = str(pod["metadata"]["name"])
     path = cluster.path("pods", name)
     try:
@@ -74,13 +123,20 @@ def run_errand(
     raise PlatformError(f"the {kind}'s pod was ended from outside: {reason}; try again")
 
 
-def errand_pod(config_map: Object, name: str, kind: str, words: Words) -> Object:
-    """Return the pod: the PS's template with another command.
+def errand_pod(
+    config_map: Object,
+    name: str,
+    kind: str,
+    words: Words,
+    *,
+    keys: Sequence[str] = _TEMPLATES,
+) -> Object:
+    """Return the pod: the first template that is there, with another command.
 
     It carries none of the labels by which the master knows its replicas. Raises
     PlatformError when the template is not one of ours.
     """
-    template = _template(config_map)
+    template = _template(config_map, keys)
     spec = copy.deepcopy(template["spec"])
     main = _main(spec)
     folder = PurePosixPath(_job_folder(main))
@@ -119,7 +175,7 @@ def errand_pod(config_map: Object, name: str, kind: str, words: Words) -> Object
                     "apiVersion": "v1",
                     "kind": "ConfigMap",
                     "name": metadata["name"],
-                    "uid": metadata["uid"],
+                    "uid": metadata.get("uid", ""),
                 }
             ],
         },
@@ -127,11 +183,11 @@ def errand_pod(config_map: Object, name: str, kind: str, words: Words) -> Object
     }
 
 
-def _template(config_map: Object) -> Object:
+def _template(config_map: Object, keys: Sequence[str]) -> Object:
     from ruamel.yaml import YAML
 
     data = config_map.get("data") or {}
-    for key in _TEMPLATES:
+    for key in keys:
         if key in data:
             template = YAML(typ="safe").load(data[key])
             if isinstance(template, dict) and "spec" in template:

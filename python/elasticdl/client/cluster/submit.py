@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from elasticdl.client.cluster import chart as charts
-from elasticdl.client.cluster.api import ClusterClient, ClusterError, Where
+from elasticdl.client.cluster.api import ClusterClient, ClusterError, Object, Where
 from elasticdl.client.cluster.defaults import notice, platform_of
 from elasticdl.client.cluster.helm import Helm, Values
 from elasticdl.client.cluster.job import ClusterJob
@@ -96,17 +96,10 @@ def submit(
     where = Where(cluster.context, cluster.namespace)
     name = values.job.name
     found = charts.find_chart(chart)
-    platform, given = platform_of(cluster), sections_of(values)
-    problems = refused(platform, given, values.job, namespace=where.namespace)
-    problems += without_registry(platform, given, values.job)
-    if problems:
-        raise spec_error(problems)
     # Rendered before anything changes: what is wrong in the values changes nothing.
-    said = {"jobs": {"defaults": platform.defaults}} if platform.defaults else {}
-    text = helm.render(found, name, where, {**chart_values(values), **said})
-    objects = charts.manifests(text)
+    objects, told = rendered(values, cluster=cluster, helm=helm, chart=found)
     notices = _make_room(cluster, name, helm=helm)
-    notices += notice(origins(platform, given), where.namespace)
+    notices += told
     missing = missing_needs(
         cluster, charts.needs(objects), values, create_namespace=create_namespace
     )
@@ -121,6 +114,26 @@ def submit(
         raise PlatformError(f"job {name} was not submitted, {left}: {error}") from None
     made = [f"{one['kind']} {one['metadata']['name']}" for one in objects]
     return Submission(ClusterJob(cluster, name), name, made, notices)
+
+
+def rendered(
+    values: ValuesFile, *, cluster: ClusterClient, helm: Helm, chart: Path
+) -> tuple[list[Object], list[str]]:
+    """Return a job's objects with what the platform of its namespace says, and lines.
+
+    Raises SpecError where the chart or the platform refuses the values.
+    """
+    where = Where(cluster.context, cluster.namespace)
+    platform, given = platform_of(cluster), sections_of(values)
+    problems = refused(platform, given, values.job, namespace=where.namespace)
+    problems += without_registry(platform, given, values.job)
+    if problems:
+        raise spec_error(problems)
+    said = {"jobs": {"defaults": platform.defaults}} if platform.defaults else {}
+    given_values = {**chart_values(values), **said}
+    text = helm.render(chart, values.job.name, where, given_values)
+    lines = notice(origins(platform, given), where.namespace)
+    return charts.manifests(text), lines
 
 
 def _clean_up(helm: Helm, release: str, where: Where) -> str:

@@ -98,6 +98,13 @@ class Embedded:
         finally:
             self.connection.rollback()
 
+    def schema(self, select: str) -> Schema | None:
+        try:
+            with self.rows(select) as rows:
+                return rows.schema
+        except DataError:  # of a table that an earlier statement makes, too
+            return None
+
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         duckdb = import_duckdb()
         try:

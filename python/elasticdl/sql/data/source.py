@@ -61,6 +61,9 @@ class Source(Protocol):
     def rows(self, select: str) -> AbstractContextManager[Rows]:
         """Run a SELECT, unchanged. Raises DataError with the engine's own message."""
 
+    def schema(self, select: str) -> Schema | None:
+        """Return a SELECT's columns without its rows; None where that cannot be."""
+
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         """Run a statement of the engine's own language."""
 
@@ -91,6 +94,14 @@ def open_source(url: str, *, folder: Path | None = None) -> Source:
     if is_sqlite(path):
         return servers.open_server(f"sqlite:///{path}")
     return embedded.open_embedded(str(path), folder=folder)
+
+
+def engine_of(url: str) -> str:
+    """Return the name of a URL's dialect, without opening anything."""
+    if "://" not in url:
+        return "sqlite" if url and is_sqlite(Path(url).expanduser()) else "duckdb"
+    name = url.partition("://")[0].partition("+")[0]
+    return {"postgres": "postgresql"}.get(name, name)
 
 
 def is_sqlite(path: Path) -> bool:

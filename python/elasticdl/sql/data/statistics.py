@@ -184,7 +184,10 @@ def _with_vocabulary(
     first = found.fetchmany(INLINE_ENTRIES + 1)
     if len(first) <= INLINE_ENTRIES:
         return _replaced(made, tuple(Entry(v, n) for v, n in first), "", len(first))
-    name, size = _write_vocabulary(found, first, made, folder)
+    # What fills an array up is no value of it.
+    nulls = 0 if one.column.longest else made.null_count
+    written = replace(made, null_count=nulls)
+    name, size = _write_vocabulary(found, first, written, folder)
     return _replaced(made, (), name, size)
 
 

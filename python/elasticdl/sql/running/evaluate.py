@@ -1,57 +1,90 @@
 """TO EVALUATE: a model's figures on the rows of a query.
 
-Owns these steps. Called by `sql.running.statements`.
+Owns these parts. Called by `sql.running.questions`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from elasticdl.errors import JobError
-from elasticdl.job.values.file import load_values
+from elasticdl.errors import JobError, SpecError
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.sql import planning
 from elasticdl.sql.data import shards
-from elasticdl.sql.registry import read_description
+from elasticdl.sql.metrics import misfit
+from elasticdl.sql.registry import Description
 from elasticdl.sql.running.predict import put
 from elasticdl.sql.running.session import Answer, Session, Table
-from elasticdl.sql.running.staging import job_name, job_of, said_of_job, stage
-from elasticdl.sql.statements import Evaluate
+from elasticdl.sql.running.staging import stage, staged_in
+from elasticdl.sql.statements import Evaluate, Explain
+from elasticdl.sql.writing import beside
 
 
-def evaluate(session: Session, statement: Evaluate) -> list[Answer]:
-    """Run an EVALUATE; the answer is a table of metrics."""
-    version = session.registry.find(statement.using.text)
-    about = read_description(version)
+def prepare(
+    session: Session, statement: Evaluate, about: Description, folder: Path
+) -> int:
+    """Write the rows with their label; return how many there are."""
+    return write_labelled(session, statement, about, folder)
+
+
+def write_labelled(
+    session: Session, statement: Evaluate | Explain, about: Description, folder: Path
+) -> int:
+    """Write the rows of a query with their label; return how many there are."""
     wanted = statement.label.text if statement.label else about.label.column
-    label = replace(about.label, column=wanted)
-    trained = load_values(version.values_file).job
-    with session.workspace() as folder:
-        staged = stage(session, statement.select, about, folder, wanted)
-        column = staged.schema.find(wanted)
-        if column is not None:
-            label = replace(label, column=column.name)
-        number = shards.write_labelled(
-            staged, folder / "shards", columns=about.columns, label=label
-        )
-        values = job_of(
-            version,
-            session,
-            {
-                "job.type": "evaluate",
-                "job.name": job_name(trained.name, "evaluate"),
-                "job.data.validation": str(folder / "shards" / "rows"),
-                **said_of_job(statement),
-            },
-        )
-        report = session.run_job(values)
-        if not report.metrics:
-            raise JobError("the job ended without metrics; expected those of the model")
-        rows = (("rows", float(number)), *sorted(report.metrics.items()))
-        table = Table(("metric", "value"), rows)
-        if statement.into is not None:
-            path = folder / "metrics.parquet"
-            write_table(path, table)
-            put(session, statement.into.text, path)
+    staged = stage(session, statement.select, about, folder, wanted)
+    column = staged.schema.find(wanted)
+    label = replace(about.label, column=column.name if column else wanted)
+    return shards.write_labelled(
+        staged, folder / "shards", columns=about.columns, label=label
+    )
+
+
+def job_fields(
+    statement: Evaluate, about: Description, folder: str, trained: JobSpec
+) -> dict[str, object]:
+    """Return the fields of the job over prepared rows.
+
+    Raises SpecError where WITH names a metric of another kind of label.
+    """
+    fields: dict[str, object] = {
+        "job.type": "evaluate",
+        "job.data.validation": f"{folder}/shards/rows",
+    }
+    wanted = planning.settings_of(statement).metrics
+    if not wanted:
+        return fields
+    head = about.label.head
+    wrong = misfit(head, wanted)
+    if wrong:
+        raise SpecError(f"validation.metrics: {wrong}")
+    files = {beside.EVALUATION_FILE: beside.evaluation(head, wanted)}
+    return {
+        **fields,
+        "job.model.files": {**trained.model.files, **files},
+        "job.model.evalMetrics": beside.EVALUATION,
+    }
+
+
+def finish(
+    session: Session,
+    statement: Evaluate,
+    about: Description,
+    folder: Path,
+    metrics: Mapping[str, float],
+) -> list[Answer]:
+    """Return the job's metrics as a table, which is also written where INTO says."""
+    del about
+    if not metrics:
+        raise JobError("the job ended without metrics; expected those of the model")
+    number = float(staged_in(folder).num_rows)
+    table = Table(("metric", "value"), (("rows", number), *sorted(metrics.items())))
+    if statement.into is not None:
+        path = folder / "metrics.parquet"
+        write_table(path, table)
+        put(session, statement.into.text, path)
     return [table]
 
 

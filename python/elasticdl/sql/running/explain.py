@@ -3,57 +3,78 @@
 Owns permutation importance: the rows are predicted as they are, and again with the
 values of one column exchanged among them; how much worse the answers get is that
 column's importance. All of it is one job over one file, elastic as any. Called by
-`sql.running.statements`.
+`sql.running.questions`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
-from elasticdl.errors import DataError, SpecError
-from elasticdl.sql.data import embedded, shards
+from elasticdl.errors import DataError
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.sql.data import embedded
 from elasticdl.sql.data.results import PREDICTION
 from elasticdl.sql.data.shards import ROW_GROUP
 from elasticdl.sql.data.source import literal, quoted
 from elasticdl.sql.plan import LABEL_FEATURE, Head, LabelPlan
-from elasticdl.sql.registry import Description, read_description
-from elasticdl.sql.running.evaluate import write_table
-from elasticdl.sql.running.predict import put, run_on_shards
+from elasticdl.sql.registry import Description
+from elasticdl.sql.running.evaluate import write_labelled, write_table
+from elasticdl.sql.running.predict import prediction_fields, put
 from elasticdl.sql.running.session import Answer, Bars, Session, Table
-from elasticdl.sql.running.staging import said_of_job, stage
-from elasticdl.sql.statements import Explain, Explainer
+from elasticdl.sql.statements import Explain
 
-_MOST_ROWS = 2000  # Of the query; each is predicted once for each column.
+MOST_ROWS = 2000  # Of the query; each is predicted once for each column.
+_EXCHANGED = "exchanged.parquet"
 
 
-def explain(session: Session, statement: Explain) -> list[Answer]:
-    """Run an EXPLAIN; the answer is a chart of bars."""
-    if statement.explainer is Explainer.GRADIENTS:
-        raise SpecError(
-            "IntegratedGradients is not there yet; take USING PermutationImportance"
-        )
-    version = session.registry.find(statement.using.text)
-    about = read_description(version)
-    wanted = statement.label.text if statement.label else about.label.column
-    with session.workspace() as folder:
-        staged = stage(session, statement.select, about, folder, wanted)
-        column = staged.schema.find(wanted)
-        label = replace(about.label, column=column.name if column else wanted)
-        shards.write_labelled(
-            staged, folder / "shards", columns=about.columns, label=label
-        )
-        rows = folder / "exchanged.parquet"
-        number = _exchange(folder / "shards" / "rows" / "rows.parquet", rows, about)
-        outputs = run_on_shards(session, version, about, rows, said_of_job(statement))
-        values = _importances(rows, outputs, about, number, label)
-        if statement.into is not None:
-            path = folder / "importance.parquet"
-            write_table(path, Table(("column", "importance"), values))
-            put(session, statement.into.text, path)
+def prepare(
+    session: Session, statement: Explain, about: Description, folder: Path
+) -> int:
+    """Write the rows, and again with each column exchanged; return how many rows."""
+    write_labelled(session, statement, about, folder)
+    rows = folder / "shards" / "rows" / "rows.parquet"
+    return _exchange(rows, folder / _EXCHANGED, about)
+
+
+def job_fields(
+    statement: Explain, about: Description, folder: str, trained: JobSpec
+) -> dict[str, object]:
+    """Return the fields of the job over prepared rows."""
+    del statement, trained
+    return prediction_fields(about, f"{folder}/{_EXCHANGED}", folder)
+
+
+def finish(
+    session: Session,
+    statement: Explain,
+    about: Description,
+    folder: Path,
+    metrics: Mapping[str, float],
+) -> list[Answer]:
+    """Return a chart of bars, which is also written where INTO says."""
+    del metrics
+    label = about.label
+    rows = folder / _EXCHANGED
+    number = embedded.count_rows(rows) // (len(about.columns) + 1)
+    values = _importances(rows, folder / "outputs", about, number, label)
+    write_importance(session, statement, folder, values)
     what = "mean error" if label.head is Head.NUMBER else "accuracy"
     title = f"{what} lost when a column's values are exchanged ({number:,} rows)"
     return [Bars(title, values)]
+
+
+def write_importance(
+    session: Session,
+    statement: Explain,
+    folder: Path,
+    values: tuple[tuple[str, float], ...],
+) -> None:
+    """Write what each column counts for into the table that INTO names."""
+    if statement.into is not None:
+        path = folder / "importance.parquet"
+        write_table(path, Table(("column", "importance"), values))
+        put(session, statement.into.text, path)
 
 
 def _exchange(labelled: Path, out: Path, about: Description) -> int:
@@ -65,7 +86,7 @@ def _exchange(labelled: Path, out: Path, about: Description) -> int:
             f"CREATE TABLE chosen AS SELECT {listed}, row_number() OVER () AS n FROM "
             f"(SELECT * FROM read_parquet({literal(str(labelled))}, "
             "file_row_number=true) ORDER BY hash(file_row_number) "
-            f"LIMIT {_MOST_ROWS})"
+            f"LIMIT {MOST_ROWS})"
         )
         (number,) = connection.execute("SELECT count(*) FROM chosen").fetchone()
         # Row n gets the value of another row: a fixed shift of a mixed order.
@@ -87,8 +108,6 @@ def _exchange(labelled: Path, out: Path, about: Description) -> int:
             f"COPY ({query}) TO {literal(str(out))} "
             f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"
         )
-    if not number:
-        raise DataError("the query has no rows; expected some to explain the model by")
     return int(number)
 
 

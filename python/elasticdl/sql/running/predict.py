@@ -1,6 +1,7 @@
 """TO PREDICT: rows in, a job over them, the same rows and predictions out.
 
-Owns these steps. Called by `sql.running.statements`.
+Owns these parts, and where answers of all statements are put. Called by
+`sql.running.questions`.
 """
 
 from __future__ import annotations
@@ -9,38 +10,67 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from elasticdl.errors import DataError, SpecError
-from elasticdl.job.values.file import load_values
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded, results, shards
 from elasticdl.sql.data.results import Names
 from elasticdl.sql.data.source import literal
-from elasticdl.sql.registry import Description, ModelVersion, read_description
+from elasticdl.sql.registry import Description
 from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
-from elasticdl.sql.running.staging import job_name, job_of, said_of_job, stage
+from elasticdl.sql.running.staging import stage, staged_in
 from elasticdl.sql.statements import Predict
 
 _FILE_ENDINGS = (".parquet", ".csv")
 
 
-def predict(session: Session, statement: Predict) -> list[Answer]:
-    """Run a PREDICT; the answer is the rows, or what was written."""
-    version = session.registry.find(statement.using.text)
-    about = read_description(version)
-    with session.workspace() as folder:
-        staged = stage(session, statement.select, about, folder)
-        column = statement.column.text if statement.column is not None else ""
-        names = results.names_beside(staged.schema.names, column)
-        out = folder / "predicted.parquet"
-        if not staged.num_rows:
-            return [Told(("the query has no rows: nothing to predict",))]
+def prepare(
+    session: Session, statement: Predict, about: Description, folder: Path
+) -> int:
+    """Write the rows as the model takes them; return how many there are."""
+    staged = stage(session, statement.select, about, folder)
+    if staged.num_rows:
         rows = folder / "shards" / "rows.parquet"
         shards.write_prediction(staged, rows, columns=about.columns)
-        said = said_of_job(statement)
-        outputs = run_on_shards(session, version, about, rows, said)
-        results.join(staged, outputs, out, label=about.label, names=names)
-        if statement.table is None:
-            return [_shown(out)]
-        table = statement.table.text
-        number = put(session, table, out)
+    return staged.num_rows
+
+
+def job_fields(
+    statement: Predict, about: Description, folder: str, trained: JobSpec
+) -> dict[str, object]:
+    """Return the fields of the job over prepared rows."""
+    del statement, trained
+    return prediction_fields(about, f"{folder}/shards/rows.parquet", folder)
+
+
+def prediction_fields(about: Description, rows: str, folder: str) -> dict[str, object]:
+    """Return the fields of a job that predicts some rows."""
+    return {
+        "job.type": "predict",
+        "job.data.prediction": rows,
+        # The training's are these and the label.
+        "job.data.readerParams": {"columns": [c.feature for c in about.columns]},
+        "job.predictionOutput": f"{folder}/outputs",
+        "job.predictionFormat": "parquet",
+    }
+
+
+def finish(
+    session: Session,
+    statement: Predict,
+    about: Description,
+    folder: Path,
+    metrics: Mapping[str, float],
+) -> list[Answer]:
+    """Join rows and predictions; the answer is the rows, or what was written."""
+    del metrics
+    staged = staged_in(folder)
+    column = statement.column.text if statement.column is not None else ""
+    names = results.names_beside(staged.schema.names, column)
+    out = folder / "predicted.parquet"
+    results.join(staged, folder / "outputs", out, label=about.label, names=names)
+    if statement.table is None:
+        return [_shown(out)]
+    table = statement.table.text
+    number = put(session, table, out)
     lines = [f"{number:,} rows with {_added(about, names)} in {table}"]
     if not session.source.keeps_tables and not table.endswith(_FILE_ENDINGS):
         lines.append(
@@ -54,37 +84,6 @@ def _added(about: Description, names: Names) -> str:
     if about.label.classes:
         return f"`{names.prediction}` and `{names.probability}`"
     return f"`{names.prediction}`"
-
-
-def run_on_shards(
-    session: Session,
-    version: ModelVersion,
-    about: Description,
-    rows: Path,
-    said: Mapping[str, object],
-) -> Path:
-    """Run the job over rows as the model takes them; return its part files' folder.
-
-    `said` is what WITH says of the job.
-    """
-    outputs = rows.with_name("outputs")
-    trained = load_values(version.values_file).job
-    values = job_of(
-        version,
-        session,
-        {
-            "job.type": "predict",
-            "job.name": job_name(trained.name, "predict"),
-            "job.data.prediction": str(rows),
-            # The training's are these and the label.
-            "job.data.readerParams": {"columns": [c.feature for c in about.columns]},
-            "job.predictionOutput": str(outputs),
-            "job.predictionFormat": "parquet",
-            **said,
-        },
-    )
-    session.run_job(values)
-    return outputs
 
 
 def _shown(parquet: Path) -> Table:

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.sql.data.source import Source
 from elasticdl.sql.registry import Registry
+from elasticdl.sql.statements import Statement
 
 SHOWN_ROWS = 40  # More do not fit a screen.
 
@@ -50,6 +51,15 @@ class Told:
 Answer = Table | Bars | Told
 
 
+class Elsewhere(Protocol):
+    """Where a statement runs if not in this process."""
+
+    def run_one(
+        self, session: Session, statement: Statement, text: str
+    ) -> list[Answer]:
+        """Run one statement of a text."""
+
+
 @dataclass(frozen=True)
 class Session:
     """Where statements run.
@@ -63,6 +73,7 @@ class Session:
         dry_run: A folder for values file, module and shards of a TRAIN, which is then
             not run; None runs.
         work_dir: Where rows are staged; None is the system's temporary folder.
+        elsewhere: Runs statements where the source is, instead of here.
     """
 
     source: Source
@@ -72,6 +83,7 @@ class Session:
     overrides: Sequence[str] = field(default=())
     dry_run: Path | None = None
     work_dir: Path | None = None
+    elsewhere: Elsewhere | None = None
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:

@@ -7,20 +7,23 @@ columns are compared with those of the model. Called by these.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from elasticdl.errors import SpecError
-from elasticdl.job.spec.problems import did_you_mean
+from elasticdl.files import write_whole
+from elasticdl.job.spec.problems import did_you_mean, spec_error
 from elasticdl.job.values.document import ValuesFile
-from elasticdl.job.values.file import load_values
-from elasticdl.sql import planning
+from elasticdl.job.values.file import parse_values
+from elasticdl.sql import planning, registry
 from elasticdl.sql.data.shards import Staged
 from elasticdl.sql.plan import Kind, Schema, Stored
-from elasticdl.sql.registry import Description, ModelVersion
+from elasticdl.sql.registry import Description
 from elasticdl.sql.running.session import Session
 from elasticdl.sql.statements import Evaluate, Explain, Predict
 
+_ROWS, _STAGED = "rows.parquet", "staged.json"
 _FITS = {
     Stored.FLOAT: (Kind.NUMBER, Kind.INTEGER, Kind.BOOLEAN),
     Stored.INTEGER: (Kind.INTEGER, Kind.BOOLEAN, Kind.NUMBER),
@@ -39,8 +42,18 @@ def stage(
         problems = list(_problems(rows.schema, about, label))
         if problems:
             raise SpecError("; ".join(problems))
-        path = folder / "rows.parquet"
-        return Staged(path, rows.schema, rows.write(path))
+        path = folder / _ROWS
+        staged = Staged(path, rows.schema, rows.write(path))
+    tree = {**asdict(staged), "path": ""}
+    write_whole(folder / _STAGED, json.dumps(tree), durable=False)
+    return staged
+
+
+def staged_in(folder: Path) -> Staged:
+    """Return what `stage` wrote there, perhaps in another process."""
+    tree = json.loads((folder / _STAGED).read_text(encoding="utf-8"))
+    schema = registry.schema_of(tree["schema"])
+    return Staged(folder / _ROWS, schema, tree["num_rows"])
 
 
 def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
@@ -66,16 +79,18 @@ def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
 
 
 def job_of(
-    version: ModelVersion, session: Session, changes: Mapping[str, object]
+    trained: str, checkpoints: str, changes: Mapping[str, object], said: Sequence[str]
 ) -> ValuesFile:
-    """Return the values of a job on a model of the registry.
+    """Return the values of a job on a trained model.
 
-    What the statement needs is laid over the training's values file, and over that
-    what the user set.
+    Args:
+        trained: The text of its training's values file.
+        checkpoints: The folder of its checkpoints.
+        changes: What the statement needs, laid over the training's values.
+        said: `path=value` of the user, laid over both.
     """
-    checkpoints = version.checkpoints_dir
     fixed = {
-        "job.checkpoint.initFrom": str(checkpoints),
+        "job.checkpoint.initFrom": checkpoints,
         "job.checkpoint.dir": "",
         "job.export.dir": "",
         "job.data.training": "",
@@ -84,7 +99,12 @@ def job_of(
         **changes,
     }
     laid = [f"{path}={json.dumps(value)}" for path, value in fixed.items()]
-    return load_values(version.values_file, overrides=[*laid, *session.overrides])
+    values, problems = parse_values(
+        trained, source="job.yaml of the model", overrides=[*laid, *said]
+    )
+    if values is None:
+        raise spec_error(problems)
+    return values
 
 
 def job_name(base: str, use: str) -> str:

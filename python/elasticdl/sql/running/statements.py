@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from elasticdl.errors import NotFoundError
 from elasticdl.sql import planning
 from elasticdl.sql.registry import ModelVersion, read_description
-from elasticdl.sql.running.evaluate import evaluate
-from elasticdl.sql.running.explain import explain
-from elasticdl.sql.running.predict import predict
+from elasticdl.sql.running.questions import ask
 from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
 from elasticdl.sql.running.train import train
 from elasticdl.sql.statements import (
@@ -37,21 +35,20 @@ def run(session: Session, text: str) -> Iterator[tuple[Statement, list[Answer]]]
     All of them are parsed before the first one runs. Raises what the first one that
     fails raises.
     """
-    for statement in planning.read_statements(text, session.source.engine):
+    source = session.source
+    for statement in planning.read_statements(text, source.engine, source.schema):
         yield statement, run_one(session, statement, text)
 
 
 def run_one(session: Session, statement: Statement, text: str) -> list[Answer]:
     """Run one statement of a text."""
+    if session.elsewhere is not None:
+        return session.elsewhere.run_one(session, statement, text)
     match statement:
         case Train():
             return train(session, statement, text)
-        case Predict():
-            return predict(session, statement)
-        case Evaluate():
-            return evaluate(session, statement)
-        case Explain():
-            return explain(session, statement)
+        case Predict() | Evaluate() | Explain():
+            return ask(session, statement)
         case Plain():
             return [_plain(session, statement)]
         case _:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticdl.files import write_whole
 from elasticdl.job.spec.problems import spec_error
-from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values, parse_values
 from elasticdl.sql import generate, planning
 from elasticdl.sql.data import shards, statistics
 from elasticdl.sql.data.shards import Shards, Staged
 from elasticdl.sql.data.source import without_secret
+from elasticdl.sql.models import OWN
 from elasticdl.sql.plan import Generated, Head, LabelPlan, Places, Statistics, TrainPlan
 from elasticdl.sql.registry import (
     Description,
@@ -29,12 +29,13 @@ from elasticdl.sql.registry import (
     write_description,
     write_statistics,
 )
+from elasticdl.sql.running.own import find_own
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.statements import Train
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class Prepared:
     """What a job needs, on disk."""
 
     plan: TrainPlan
@@ -52,18 +53,22 @@ def train(session: Session, statement: Train, text: str) -> list[Answer]:
     check_name(statement.into.text)
     statement = replace(statement, text=without_secret(statement.text))
     with _version(session, statement.into.text) as version:
-        prepared = _prepare(session, statement, text, version)
-        _write_files(version, statement, prepared)
+        prepared = prepare(session, statement, text, version)
+        write_files(version, statement, prepared)
         if session.dry_run is not None:
             return [_told_dry(version)]
         report = session.run_job(prepared.values)
-        _keep(version, prepared, report, session.source.engine)
-    figures = ", ".join(f"{name} {value:.4g}" for name, value in _figures(report))
+        keep(
+            version,
+            described(prepared, session.source.engine),
+            report.metrics,
+            last_loss=report.last_loss,
+            checkpoint=report.checkpoint,
+        )
     rows = prepared.shards
-    told = f"{version.reference}: {rows.num_training:,} rows for training"
-    if rows.num_validation:
-        told += f", {rows.num_validation:,} for validation: {figures}"
-    return [Told((told,))]
+    return [
+        told(version.reference, rows.num_training, rows.num_validation, report.metrics)
+    ]
 
 
 @contextmanager
@@ -77,9 +82,10 @@ def _version(session: Session, name: str) -> Iterator[ModelVersion]:
         yield version
 
 
-def _prepare(
+def prepare(
     session: Session, statement: Train, text: str, version: ModelVersion
-) -> _Prepared:
+) -> Prepared:
+    """Read the rows once: shards, statistics and module in a version's folder."""
     folder = version.data_dir
     folder.mkdir(parents=True, exist_ok=True)
     with session.source.rows(statement.select) as rows:
@@ -113,9 +119,18 @@ def _prepare(
         vocabularies=str(folder / "vocabularies"),
         export=str(version.export_dir),
     )
-    generated = generate.generate(plan, measured, places)
-    return _Prepared(
+    generated = _generated(plan, measured, places)
+    return Prepared(
         plan, made, measured, generated, _values(session, version, generated)
+    )
+
+
+def _generated(plan: TrainPlan, measured: Statistics, places: Places) -> Generated:
+    if plan.model.family != OWN:
+        return generate.generate(plan, measured, places)
+    own = find_own(plan.model.definition)
+    return generate.generate_own(
+        plan, measured, places, files=own.files, classic=own.classic
     )
 
 
@@ -144,7 +159,8 @@ def _values(
     return values
 
 
-def _write_files(version: ModelVersion, statement: Train, prepared: _Prepared) -> None:
+def write_files(version: ModelVersion, statement: Train, prepared: Prepared) -> None:
+    """Write what an engineer goes on with: module, values, statement, statistics."""
     module = version.folder / Path(prepared.generated.module_path).name
     write_whole(module, prepared.generated.module, durable=False)
     write_whole(version.values_file, dump_values(prepared.values), durable=False)
@@ -163,35 +179,50 @@ def _told_dry(version: ModelVersion) -> Told:
     )
 
 
-def _figures(report: JobReport) -> Sequence[tuple[str, float]]:
-    return sorted(report.metrics.items())
+def described(prepared: Prepared, engine: str) -> Description:
+    """Return what is known of a model before it is trained."""
+    plan = prepared.plan
+    return Description(
+        columns=plan.columns,
+        label=with_classes(plan.label, prepared.shards),
+        schema=plan.schema,
+        model=plan.model.name,
+        engine=engine,
+        notes=plan.notes,
+        num_training=prepared.shards.num_training,
+        num_validation=prepared.shards.num_validation,
+    )
 
 
-def _keep(
-    version: ModelVersion, prepared: _Prepared, report: JobReport, engine: str
+def keep(
+    version: ModelVersion,
+    about: Description,
+    metrics: Mapping[str, float],
+    *,
+    last_loss: float | None,
+    checkpoint: str,
 ) -> None:
-    """Complete a version: what a prediction needs, and the figures."""
-    figures = dict(report.metrics)
-    text = json.dumps({"metrics": figures, "last_loss": report.last_loss}, indent=1)
+    """Complete a version: the figures, and the last checkpoint alone."""
+    figures = dict(metrics)
+    text = json.dumps({"metrics": figures, "last_loss": last_loss}, indent=1)
     write_whole(version.evaluation_file, text, durable=False)
     for older in sorted(version.checkpoints_dir.glob("*")):
-        if older.name != Path(report.checkpoint).name and report.checkpoint:
+        if older.name != Path(checkpoint).name and checkpoint:
             shutil.rmtree(older, ignore_errors=True)
-    plan = prepared.plan
-    write_description(
-        version,
-        Description(
-            columns=plan.columns,
-            label=with_classes(plan.label, prepared.shards),
-            schema=plan.schema,
-            model=plan.model.name,
-            engine=engine,
-            notes=plan.notes,
-            num_training=prepared.shards.num_training,
-            num_validation=prepared.shards.num_validation,
-            evaluation=figures,
-        ),
+    write_description(version, replace(about, evaluation=figures))
+
+
+def told(
+    reference: str, num_training: int, num_validation: int, metrics: Mapping[str, float]
+) -> Told:
+    """Return the line about a model that was trained."""
+    figures = ", ".join(
+        f"{name} {value:.4g}" for name, value in sorted(metrics.items())
     )
+    line = f"{reference}: {num_training:,} rows for training"
+    if num_validation:
+        line += f", {num_validation:,} for validation: {figures}"
+    return Told((line,))
 
 
 def with_classes(label: LabelPlan, made: Shards) -> LabelPlan:

@@ -161,6 +161,11 @@ class EncodingWriter:
                 return self._standardized(feature, of)
             case Normalize(of):
                 return self._normalized(feature, of)
+            case Raw(Source(column, several=True) as of):
+                name = self.name(feature)
+                self.note(f"the numbers of {column} as they are; 0 where there is none")
+                self._call(name, "filled", self._input(of), "0.0")
+                return name
             case Raw(of):
                 found = self.statistics.of(measured(of))
                 name = self.name(feature)
@@ -261,10 +266,12 @@ class EncodingWriter:
         found = self.statistics.of(measured(category.of))
         feature = self._feature(category.of)
         name = self.name(f"{feature}_id")
-        several = isinstance(category.of, Split)
+        array = isinstance(category.of, Source) and category.of.several
+        several = isinstance(category.of, Split) or array
         self.note(_about_vocabulary(category.of, found))
         vocabulary, size = self._vocabulary(name, feature, category, found)
         helper = "parts_looked_up" if several else "looked_up"
+        helper = "items_looked_up" if array else helper
         self._call(name, helper, self._value(category.of, found), vocabulary)
         extra = 2 if several else 1
         return Ids(name, size + extra, several=several, padded=several)
@@ -277,14 +284,17 @@ class EncodingWriter:
         integer = self.plan.column(source.column).stored is Stored.INTEGER
         reader = "read_integers" if integer else "read_vocabulary"
         size = found.vocabulary_size or len(found.vocabulary)
-        size += bool(found.null_count)
+        # In an array NULL is what fills it up.
+        array = isinstance(category.of, Source) and category.of.several
+        null = bool(found.null_count) and not array
+        size += null
         if found.vocabulary_file:
             self.helpers.add(reader)
             self.large_files = True
             return f'{reader}(f"{{VOCABULARIES}}/{found.vocabulary_file}")', size
         values = [entry.value for entry in found.vocabulary]
-        if found.null_count or not values:
-            values.append(NULL_INTEGER if integer else NULL_TEXT)
+        if null or not values:
+            values.append(_nothing(integer=integer, array=array))
             size = len(values)
         listed = [literal(value) for value in values]
         if not fits(f"        [{', '.join(listed)}]") and len(listed) > _INLINE_LINES:
@@ -316,10 +326,12 @@ class EncodingWriter:
     def _hashed(self, of: Source | Split, buckets: int) -> Ids:
         name = self.name(f"{self._feature(of)}_id")
         found = self.statistics.of(measured(of))
-        several = isinstance(of, Split)
+        array = isinstance(of, Source) and of.several
+        several = isinstance(of, Split) or array
         what = "parts of " + of.of.column if isinstance(of, Split) else of.column
         self.note(f"{what}: hashed, NULL has an entry of its own")
-        helper = "parts_hashed" if several else "hashed"
+        # `hashed` has 0 for NULL, which also fills arrays up.
+        helper = "parts_hashed" if isinstance(of, Split) else "hashed"
         self._call(name, helper, self._value(of, found), str(buckets))
         return Ids(name, buckets + 1, several=several, padded=several)
 
@@ -352,6 +364,13 @@ class EncodingWriter:
             call(f"{name} = ops.concatenate", [parts, "axis=-1"], indent=4)
         )
         return Ids(name, begin, several=True)
+
+
+def _nothing(*, integer: bool, array: bool) -> str | int:
+    """Return NULL as it lies in the shards; in an array that is no value of its own."""
+    if array:
+        return 0 if integer else ""
+    return NULL_INTEGER if integer else NULL_TEXT
 
 
 def _chosen(boundaries: tuple[float, ...], num_buckets: int) -> tuple[float, ...]:

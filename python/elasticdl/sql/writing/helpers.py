@@ -65,6 +65,13 @@ def parts_looked_up(x, vocabulary):
     lookup = layers.StringLookup(vocabulary=vocabulary, mask_token="")
     return lookup(x)
 ''',
+    "items_looked_up": '''\
+def items_looked_up(x, vocabulary):
+    """Return the places of items, from 2; items not there have 1, no item has 0."""
+    if x.dtype == "string":
+        return layers.StringLookup(vocabulary=vocabulary, mask_token=NULL_TEXT)(x)
+    return layers.IntegerLookup(vocabulary=vocabulary, mask_token=NULL_INTEGER)(x)
+''',
     "identified": '''\
 def identified(x, buckets):
     """Return an integer below `buckets` as it is; all others, and NULL, are last."""
@@ -154,8 +161,14 @@ NEEDS = {
     "standardized": ("filled",),
     "normalized": ("filled",),
 }
-OF_NULL_INTEGER = ("as_number", "hashed", "null_indicator", "read_integers")
-OF_NULL_TEXT = ("hashed", "null_indicator", "read_integers")
+OF_NULL_INTEGER = (
+    "as_number",
+    "hashed",
+    "items_looked_up",
+    "null_indicator",
+    "read_integers",
+)
+OF_NULL_TEXT = ("hashed", "items_looked_up", "null_indicator", "read_integers")
 
 
 def texts(used: set[str]) -> list[str]:

@@ -1,0 +1,103 @@
+"""TO EXPLAIN ... USING IntegratedGradients: a job whose predictions are attributions.
+
+Owns these parts; the model code of it is `sql.writing.beside`'s. No label is needed.
+Called by `sql.running.questions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from elasticdl.errors import DataError
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.sql.data import embedded, shards
+from elasticdl.sql.data.results import PREDICTION
+from elasticdl.sql.data.shards import ROW_GROUP
+from elasticdl.sql.data.source import literal, quoted
+from elasticdl.sql.plan import Head
+from elasticdl.sql.registry import Description
+from elasticdl.sql.running.explain import MOST_ROWS, write_importance
+from elasticdl.sql.running.predict import prediction_fields
+from elasticdl.sql.running.session import Answer, Bars, Session
+from elasticdl.sql.running.staging import stage
+from elasticdl.sql.statements import Explain
+from elasticdl.sql.writing import beside
+
+_CHOSEN = "chosen.parquet"
+
+
+def prepare(
+    session: Session, statement: Explain, about: Description, folder: Path
+) -> int:
+    """Write some of the rows as the model takes them; return how many."""
+    staged = stage(session, statement.select, about, folder)
+    every = folder / "shards" / "rows.parquet"
+    shards.write_prediction(staged, every, columns=about.columns)
+    with embedded.working(folder) as connection:
+        names = ", ".join(quoted(one.feature) for one in about.columns)
+        connection.execute(
+            f"COPY (SELECT {names} FROM read_parquet({literal(str(every))}, "
+            f"file_row_number=true) ORDER BY hash(file_row_number) LIMIT {MOST_ROWS}) "
+            f"TO {literal(str(folder / _CHOSEN))} "
+            f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"
+        )
+    return embedded.count_rows(folder / _CHOSEN)
+
+
+def job_fields(
+    statement: Explain, about: Description, folder: str, trained: JobSpec
+) -> dict[str, object]:
+    """Return the fields of the job over prepared rows."""
+    del statement
+    features = [one.feature for one in about.columns]
+    text = beside.explained(trained.model.definition, features)
+    return {
+        **prediction_fields(about, f"{folder}/{_CHOSEN}", folder),
+        "job.model.files": {**trained.model.files, beside.EXPLAINED_FILE: text},
+        "job.model.definition": beside.EXPLAINED,
+    }
+
+
+def finish(
+    session: Session,
+    statement: Explain,
+    about: Description,
+    folder: Path,
+    metrics: Mapping[str, float],
+) -> list[Answer]:
+    """Return a chart of bars, which is also written where INTO says."""
+    del metrics
+    number = embedded.count_rows(folder / _CHOSEN)
+    values = _means(folder / "outputs", about, number)
+    write_importance(session, statement, folder, values)
+    what = "prediction" if about.label.head is Head.NUMBER else "probability"
+    return [
+        Bars(
+            f"mean share of a column in the {what}, by integrated gradients "
+            f"({number:,} rows)",
+            values,
+        )
+    ]
+
+
+def _means(
+    outputs: Path, about: Description, number: int
+) -> tuple[tuple[str, float], ...]:
+    """Return the mean absolute attribution of each column; the largest first."""
+    wanted = ", ".join(
+        f"avg(abs({quoted(PREDICTION)}[{place}]))"
+        for place in range(1, len(about.columns) + 1)
+    )
+    parts = literal(str(outputs / "part-*.parquet"))
+    with embedded.working(outputs) as connection:
+        found, *means = connection.execute(
+            f"SELECT count(*), {wanted} FROM read_parquet({parts})"
+        ).fetchone()
+    if found != number:
+        raise DataError(
+            f"the job answered for {found:,} of {number:,} rows; expected all: run the "
+            "statement again"
+        )
+    values = zip((one.column for one in about.columns), map(float, means), strict=True)
+    return tuple(sorted(values, key=lambda one: -one[1]))

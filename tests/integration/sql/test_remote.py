@@ -1,0 +1,157 @@
+"""Statements whose rows a job's `data.prepare` reads, as in a cluster, on processes.
+
+The user's side never opens the source: it is in the environment of jobs and steps.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from elasticdl.errors import ElasticDLError, JobError
+from elasticdl.job.status import JobReport
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.sql.problems import StatementError
+from elasticdl.sql.registry import Registry
+from elasticdl.sql.remote.flow import Remote
+from elasticdl.sql.remote.messages import PROGRAM
+from elasticdl.sql.running.session import Session, Table, Told
+
+from tests.integration.sql.chain import Runner, run_all, write_sqlite
+
+ROWS = 3000
+SECRET = "s3cr3t"
+
+
+@dataclass
+class Processes:
+    """Jobs and steps on this machine, with the folder as their volume."""
+
+    folder: Path
+    runner: Runner
+
+    def run_job(self, values: ValuesFile) -> JobReport:
+        report = self.runner(values)
+        if report.status != "succeeded":
+            raise JobError(f"job {values.job.name} did not succeed: {report.message}")
+        return report
+
+    def run_step(self, values: ValuesFile, words: Sequence[str]) -> str:
+        del values
+        done = subprocess.run(
+            [sys.executable, *PROGRAM[1:], *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise JobError(done.stdout + done.stderr)
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def volume(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("volume")
+    write_sqlite(folder / f"{SECRET}.sqlite", ROWS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ELASTICDL_SQL_URL", f"sqlite:///{folder}/{SECRET}.sqlite")
+        bin_dir = str(Path(sys.executable).parent)
+        patch.setenv("PATH", bin_dir + os.pathsep + os.environ["PATH"])
+        yield folder
+
+
+@pytest.fixture
+def session(volume: Path) -> Session:
+    overrides = ("job.worker.threads=1",)
+    place = Processes(volume, Runner(volume))
+    remote = Remote(place, "sqlite", overrides=overrides)
+    return Session(
+        remote, Registry(volume / "models"), place.run_job, print, elsewhere=remote
+    )
+
+
+def test_a_model_is_trained_by_a_job_that_reads_its_own_rows(session, volume):
+    train = (
+        "SELECT * FROM employee TO TRAIN DNNClassifier WITH train.epoch = 2 "
+        "LABEL income INTO my_model"
+    )
+    (told,) = run_all(session, train)
+    assert isinstance(told, Told)
+    assert "my_model@1" in told.lines[0]
+    assert "accuracy" in told.lines[0]
+    version = Registry(volume / "models").find("my_model")
+    assert version.statement_file.read_text() == f"{train};\n"
+    assert (version.export_dir / "model.keras").exists()
+    assert len(list(version.checkpoints_dir.iterdir())) == 1
+    assert not version.pending_file.exists()
+
+
+def test_its_answers_are_those_of_a_model_trained_here(session):
+    figures, shown, models = run_all(
+        session,
+        "SELECT * FROM employee TO EVALUATE my_model INTO figures;"
+        "SELECT * FROM employee TO PREDICT guesses.guess USING my_model;"
+        "SHOW MODELS",
+    )
+    assert isinstance(figures, Table)
+    assert isinstance(models, Table)
+    assert f"{ROWS:,} rows with `guess`" in shown.lines[0]
+    assert [row[0] for row in models.rows] == ["my_model@1"]
+    (counted,) = run_all(
+        session,
+        "SELECT count(*) AS n, avg(guess = income) AS right FROM guesses",
+    )
+    ((number, right),) = counted.rows
+    assert number == ROWS
+    assert right == pytest.approx(dict(figures.rows)["accuracy"], abs=1e-3)
+
+
+def test_mistakes_of_columns_have_their_places_in_the_users_text(session):
+    text = (
+        "SHOW MODELS;\nSELECT * FROM employee TO TRAIN DNNClassifier "
+        "COLUMN agee LABEL incom INTO other"
+    )
+    with pytest.raises(StatementError) as caught:
+        run_all(session, text)
+    places = [(p.at.line, p.at.column) for p in caught.value.problems]
+    assert places == [(2, 54), (2, 65)]
+    assert "did you mean `age`?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT * FROM employee TO PREDICT USING other", "no model 'other'"),
+        (
+            "SELECT * FROM employee WHERE age < 0 TO PREDICT USING my_model",
+            "no rows: nothing to predict",
+        ),
+        ("SELECT * FROM nowhere", "no such table: nowhere"),
+    ],
+)
+def test_what_fails_there_is_told_in_one_line(session, text, said):
+    with pytest.raises(ElasticDLError) as caught:
+        run_all(session, text)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_is_left_of_what_failed(volume):
+    there = {path.name for path in (volume / "models").iterdir()}
+    assert there == {"my_model", ".work"}
+    assert not list((volume / "models" / ".work").iterdir())
+
+
+def test_the_url_is_in_no_file(volume):
+    for file in volume.rglob("*"):
+        if file.is_file() and SECRET not in file.name:
+            assert SECRET.encode() not in file.read_bytes(), file
+
+
+def test_a_dropped_model_is_gone_with_its_run(session, volume):
+    run_all(session, "DROP MODEL my_model")
+    assert not (volume / "models" / "my_model").exists()
