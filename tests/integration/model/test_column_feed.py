@@ -75,7 +75,9 @@ def test_a_files_own_dictionary_may_number_its_words_by_any_type(numbers, tmp_pa
     ):
         writer.write_table(rows)
     reader = open_reader("a.arrow", data_root=tmp_path)
-    column = reader.read("a.arrow", 0, 4, skip_bad=False).values.columns["city"]
+    found = reader.read("a.arrow", 0, 4, skip_bad=False).values
+    assert isinstance(found, RowTable)
+    column = found.columns["city"]
     made = ColumnTensors().tensor(column, stored=tf.string, shape=(1,), dtype=tf.string)
     expected = [["köln"], ["bonn"], [""], ["köln"]]
     assert made.shape == (4, 1)
