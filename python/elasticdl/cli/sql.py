@@ -198,9 +198,12 @@ def _text(args: argparse.Namespace) -> str | None:
             raise SpecError(
                 f"{args.file}: cannot be read: {error}; expected a file of statements"
             ) from error
-    if args.statements is not None:
-        return str(args.statements)
-    return None if sys.stdin.isatty() else sys.stdin.read()
+    if args.statements is None and sys.stdin.isatty():
+        return None
+    text = str(args.statements) if args.statements is not None else sys.stdin.read()
+    if not text.strip():
+        raise SpecError("got no statement; `elasticdl sql --help` shows some")
+    return text
 
 
 def _session(args: argparse.Namespace, source: Source) -> Session:

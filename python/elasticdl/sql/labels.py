@@ -75,8 +75,10 @@ class LabelReader:
             return LabelPlan(column.name, column.kind, head)
         if len(distinct) < 2 and self.preview.complete:
             message = (
-                f"`{column.name}` has {len(distinct)} value, there is nothing to tell "
-                "apart; expected two or more"
+                f"`{column.name}` has one value alone, there is nothing to tell apart; "
+                "expected two or more"
+                if distinct
+                else "the query has no rows; nothing can be learnt"
             )
             self.problems.append(Problem(at, message))
         if settings.num_classes and self.preview.complete:

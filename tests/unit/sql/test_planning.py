@@ -13,6 +13,7 @@ from elasticdl.sql.plan import (
     Head,
     Kind,
     Measured,
+    Preview,
     Schema,
     Source,
     Standardize,
@@ -173,6 +174,13 @@ def test_dates_are_refused_with_the_extract_that_would_do() -> None:
 def test_a_label_of_one_value_is_refused() -> None:
     (told,) = _told("SELECT * FROM t LABEL income INTO m", income=("x",) * 200)
     assert "nothing to tell apart" in told
+
+
+def test_a_query_without_rows_is_told_as_such() -> None:
+    preview = tables.preview()
+    empty = Preview(preview.schema, dict.fromkeys(preview.values, ()), 0, True)
+    with pytest.raises(StatementError, match="the query has no rows"):
+        tables.plan("SELECT * FROM t LABEL income INTO m", empty)
 
 
 def test_mistakes_of_words_and_of_columns_are_told_together() -> None:

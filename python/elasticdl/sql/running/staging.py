@@ -57,14 +57,21 @@ def staged_in(folder: Path) -> Staged:
 
 
 def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
+    missing = [p.column for p in about.columns if schema.find(p.column) is None]
+    if len(missing) == 1:
+        (name,) = missing
+        hint = did_you_mean(name, list(schema.names))
+        yield f"the model needs the column `{name}`, which the query has not: {hint}"
+    elif missing:
+        listed = ", ".join(f"`{name}`" for name in missing)
+        there = ", ".join(f"`{name}`" for name in schema.names)
+        yield (
+            f"the model needs the columns {listed}, which the query has not; it has "
+            f"{there}"
+        )
     for plan in about.columns:
         column = schema.find(plan.column)
         if column is None:
-            hint = did_you_mean(plan.column, list(schema.names))
-            yield (
-                f"the model needs the column `{plan.column}`, which the query has "
-                f"not: {hint}"
-            )
             continue
         fits = (Kind.ARRAY,) if plan.longest else _FITS.get(plan.stored)
         empty = column.stated == "only NULL"
