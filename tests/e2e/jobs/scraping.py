@@ -119,11 +119,12 @@ class Monitor:
 
 
 def scrapes(proxy: Proxy, file: Path) -> list[Json]:
-    """Return the scrape_configs of the page, led through the proxy."""
+    """Return the page's scrape_configs of jobs and exporter, led through the proxy."""
     page = (ROOT / "docs" / "metrics.md").read_text()
     blocks = re.findall(r"^```yaml\n(scrape_configs:.*?)^```", page, re.M | re.S)
     (block,) = (one for one in blocks if "kubernetes_sd_configs" in one)
-    of_pods, of_exporter = yaml.safe_load(block)["scrape_configs"]
+    named = {one["job_name"]: one for one in yaml.safe_load(block)["scrape_configs"]}
+    of_pods, of_exporter = named["elasticdl"], named["elasticdl-exporter"]
     assert of_pods.pop("kubernetes_sd_configs") == [{"role": "pod"}]
     of_pods["file_sd_configs"] = [{"files": [str(file)], "refresh_interval": "1s"}]
     of_pods["relabel_configs"] += [
@@ -137,8 +138,8 @@ def scrapes(proxy: Proxy, file: Path) -> list[Json]:
         {"target_label": "__address__", "replacement": proxy.address},
     ]
     ((target,),) = (one["targets"] for one in of_exporter["static_configs"])
-    named = _SERVICE.fullmatch(target)
-    assert named, target
-    of_exporter["metrics_path"] = proxy.path(named[1], named[3]) + "/metrics"
+    service = _SERVICE.fullmatch(target)
+    assert service, target
+    of_exporter["metrics_path"] = proxy.path(service[1], service[3]) + "/metrics"
     of_exporter["static_configs"] = [{"targets": [proxy.address]}]
     return [of_pods, of_exporter]

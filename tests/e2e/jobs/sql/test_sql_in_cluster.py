@@ -79,7 +79,7 @@ def test_statements_run_in_a_cluster_with_their_url_in_a_secret(
             "sql", "--secret", "shop", "--db", "sqlite://", statements,
             "--set", f"images.registry={images.registry}",
             "--set", f"images.tag={images.tag}",
-            "--set", "job.worker.resources.cpu=250m",
+            "--set", "job.worker.resources.cpu=0.25",
             "--set", "job.worker.resources.memory=1200Mi",
             code=code,
         )  # fmt: skip
