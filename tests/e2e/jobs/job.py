@@ -45,9 +45,10 @@ class JobInCluster:
         self.values = merged(self.values, {"job": changes})
         self.helm.upgrade(self.name, self.values)
 
-    def grant(self, workers: int) -> None:
+    def grant(self, workers: int, *, why: str) -> None:
         """Give it so many workers for an hour, as a controller does."""
-        text = format_grant(Grant(workers, until=time.time() + 3600, by="test"))
+        given = Grant(workers, until=time.time() + 3600, by="test", why=why)
+        text = format_grant(given)
         self.kube.run(
             "annotate", "--overwrite", f"configmap/elasticdl-{self.name}",
             f"{ANNOTATION_WORKERS}={text}",

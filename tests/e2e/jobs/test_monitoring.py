@@ -103,7 +103,7 @@ def let_it_happen(digits, monitor, take_room, give_room):
     digits.wait_running("worker", 3)
     monitor.targets.write()
 
-    digits.grant(4)
+    digits.grant(4, why="there is room")
     waits = 'training_job="digits",reason="Unschedulable"'
     for drawn in (
         f'elasticdl_pending_replicas{{replica_role="worker",{waits}}}',
@@ -263,7 +263,7 @@ def explain_tells_it(elasticdl, losses):
         return told if newest else ""
 
     told = wait_until("worker-5 is explained", with_the_newest, seconds=60)
-    assert re.search(r"grown +changed: worker.replicas: 3 -> 4", told)
+    assert re.search(r"grown +granted workers: 3 -> 4: there is room", told)
     noted = json.loads(elasticdl("explain", "digits", "--json"))["decisions"]
     for loss in losses:
         (ended, replaced) = (
