@@ -23,7 +23,8 @@ BUILD_REQUIREMENT = "hatchling"
 # monitoring.tensorboard.
 _EVERY_ROLE = ("ps", "cluster", "examples", "arrow", "sql", "tensorboard")
 EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "images/master/lock.txt": ("cluster",),
+    # The master counts the rows of Parquet and Arrow files.
+    "images/master/lock.txt": ("cluster", "arrow"),
     "images/ps/lock.txt": ("ps",),
     "images/training-jobs/lock.txt": ("cluster", "helm"),
     "images/worker/worker-cpu.lock.txt": ("worker-cpu", *_EVERY_ROLE),
