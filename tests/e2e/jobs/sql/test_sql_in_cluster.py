@@ -63,6 +63,8 @@ def _make_database(kube, image: str) -> None:
         return phase == "Succeeded"
 
     wait_until("the database is made", ended, seconds=180)
+    # It names the database itself.
+    kube.delete("pod", "shop")
 
 
 def test_statements_run_in_a_cluster_with_their_url_in_a_secret(
