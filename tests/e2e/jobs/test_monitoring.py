@@ -241,7 +241,7 @@ def top_shows_it(elasticdl):
     shown = elasticdl("top", "digits", "--once", env=WIDE)
     for line in (
         r"tasks +\d.* done, \d+ leased, \d+ waiting; .* records replayed",
-        r"workers +3 running of 4 wanted \(min 1, max 4\), 1 pending",
+        r"workers +3 running of 4 granted \(min 1, max 4\), 1 pending",
         r"pending +Unschedulable: .*cpu",
         r"goodput +.*training \d+%",
         r"evaluation +accuracy",
