@@ -284,7 +284,7 @@ def report_draws_it(elasticdl, losses, file):
     drawn = {value for name, value in page.attributes if name == "id"}
     assert drawn >= CHARTS
     rows = [f"{r.replica} → {r.replacement}" for r in losses]
-    for words in (*rows, *(r.reason for r in losses), "of 4 wanted"):
+    for words in (*rows, *(r.reason for r in losses), "of 4 granted"):
         assert words in page.text, words
 
 
