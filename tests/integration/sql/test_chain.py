@@ -121,9 +121,15 @@ def test_the_source_is_in_no_file_of_the_registry(session, registry):
             assert "shop.sqlite" not in file.read_text()
 
 
-def test_a_missing_column_is_named_before_anything_is_read(session):
-    with pytest.raises(SpecError, match=r"needs the column `age`.*did you mean"):
+def test_missing_columns_are_named_before_anything_is_read(session):
+    with pytest.raises(SpecError, match=r"needs the columns `age`, .*; it has `agee`"):
         run_all(session, "SELECT city AS agee FROM employee TO PREDICT USING my_model")
+    others = "education, occupation, city, hours, capital_gain, married, lucky_number"
+    with pytest.raises(SpecError, match=r"needs the column `age`.*did you mean `agee`"):
+        run_all(
+            session,
+            f"SELECT age AS agee, {others} FROM employee TO PREDICT USING my_model",
+        )
 
 
 def test_evaluate_computes_the_metrics_that_it_is_asked_for(session):
