@@ -62,7 +62,10 @@ def main() -> int:
     )
     options = parser.parse_args()
     if options.jobs > 1:
-        kept = ["--strict"] if options.strict else []
+        switches = ("strict", "lose_a_record", "ids_of_before", "twice")
+        kept = [f"--{one.replace('_', '-')}" for one in switches if vars(options)[one]]
+        if options.only:
+            kept += ["--only", options.only]
         return _spread(options.seeds, options.jobs, kept)
     importing.install()
     # Coroutines of dead masters are closed after the run: nobody is to hear of it.

@@ -42,7 +42,9 @@ def test_a_seed_whose_records_are_lost_is_printed():
 
 
 def test_a_job_whose_pushes_pass_for_those_of_the_job_before_it_is_printed():
-    code, told = simulate("--seeds", "13", "--ids-of-before")
+    # Which seeds meet it changes with every message that the protocol gains or loses;
+    # one in six does.
+    code, told = simulate("--seeds", "0:60", "--ids-of-before")
     assert code == 1
     assert "records are missing" in told
-    assert "failed: 13" in told
+    assert "failed: " in told

@@ -92,6 +92,6 @@ def test_nobody_is_silent_because_the_master_has_not_read_what_he_said(
         await beat_again(workers, 1)
         await workers[3].end()
         await until(lambda: bool(given_up(rig)))
-        assert given_up(rig) == [3]
+        assert set(given_up(rig)) == {3}  # told again until its process is gone
 
     crowd(story, Path(__file__).with_name("busy_master.py"))
