@@ -15,28 +15,32 @@ name=cluster-$(printf %s "$state" | cksum | cut -d' ' -f1)
 
 node_name=${CLUSTER_NODE_NAME:-node1}
 # CLUSTER_FAMILY=ipv6: nodes, pods and services have IPv6 addresses and no others.
+# CLUSTER_FAMILY=dual: they have both, IPv4 first; services those that they ask for.
 family=${CLUSTER_FAMILY:-ipv4}
+node4=10.10.0.2 pods4=10.244.0.0/24 services4=10.96.0.0/16
+node6=fd00:10:10::2 pods6=fd00:10:244::/112 services6=fd00:10:96::/112
+case $family in
+ipv4)
+    node_ips=$node4 pod_cidrs=$pods4 service_cidrs=$services4
+    ;;
+ipv6)
+    node_ips=$node6 pod_cidrs=$pods6 service_cidrs=$services6
+    ;;
+dual)
+    node_ips=$node4,$node6 pod_cidrs=$pods4,$pods6 service_cidrs=$services4,$services6
+    ;;
+*)
+    echo "error: CLUSTER_FAMILY is $family; expected ipv4, ipv6 or dual" >&2
+    exit 2
+    ;;
+esac
+node_ip=${node_ips%%,*} # the first one is what Kubernetes names where it names one
 if [ "$family" = ipv6 ]; then
-    node_ip=fd00:10:10::2
-    node_net=$node_ip/128
-    address_flags=nodad # nobody else can have it
-    pod_cidr=fd00:10:244::/112
-    service_cidr=fd00:10:96::/112
-    api_service_ip=fd00:10:96::1
-    dns_service_ip=fd00:10:96::a
-    everywhere=::/0
-    all_addresses=::
+    api_service_ip=fd00:10:96::1 dns_service_ip=fd00:10:96::a
 else
-    node_ip=10.10.0.2
-    node_net=$node_ip/32
-    address_flags=
-    pod_cidr=10.244.0.0/24
-    service_cidr=10.96.0.0/16
-    api_service_ip=10.96.0.1
-    dns_service_ip=10.96.0.10
-    everywhere=0.0.0.0/0
-    all_addresses=0.0.0.0
+    api_service_ip=10.96.0.1 dns_service_ip=10.96.0.10
 fi
+if [ "$family" = ipv4 ]; then all_addresses=0.0.0.0; else all_addresses=::; fi
 api_port=${CLUSTER_PORT:-6443}
 registry_port=${CLUSTER_REGISTRY_PORT:-5000}
 

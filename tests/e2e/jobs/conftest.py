@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 
 import elasticdl as elasticdl_package
@@ -99,18 +100,20 @@ def cluster() -> Iterator[ClusterUnderTest]:
             figures.record(f"image_{role}_mb", size)
         build_env = own.build_env()
         made = ClusterUnderTest(own.kubectl, "", own.kubeconfig, images, build_env, own)
-        if os.environ.get("CLUSTER_FAMILY") == "ipv6":
-            _assert_ipv6(made)  # one that was up may have the other family
+        _assert_family(made, os.environ.get("CLUSTER_FAMILY", "ipv4"))
         yield made
     finally:
         if brought_up and not os.environ.get("KEEP"):
             own.down()
 
 
-def _assert_ipv6(cluster: ClusterUnderTest) -> None:
+def _assert_family(cluster: ClusterUnderTest, family: str) -> None:
+    """Assert that the nodes have the addresses asked for: one was perhaps up before."""
+    expected = {"ipv4": [4], "ipv6": [6], "dual": [4, 6]}[family]
     for node in cluster.kube("default").list("nodes"):
-        there = {one["type"]: one["address"] for one in node["status"]["addresses"]}
-        assert ":" in there["InternalIP"], there
+        addresses = node["status"]["addresses"]
+        inside = [one["address"] for one in addresses if one["type"] == "InternalIP"]
+        assert [ip_address(one).version for one in inside] == expected, addresses
 
 
 @pytest.fixture(scope="session")

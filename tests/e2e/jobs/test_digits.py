@@ -5,6 +5,8 @@ admission gives each pod that names no user one of the namespace's range, and le
 group to the image: root's, since no image knows such a user.
 """
 
+import os
+
 import pytest
 from elasticdl.job.words import JobState
 
@@ -23,10 +25,30 @@ NAMES_ONE = (
 )
 
 
-def test_the_digits_job_of_the_quick_start_completes_in_a_cluster(job, elasticdl):
+def answers_at_all_addresses(kube, job, role, port):
+    """Connect from a worker to each address of a role's pods; return how many."""
+    worker = job.pods("worker")["worker-0"]["metadata"]["name"]
+    addresses = [
+        one["ip"]
+        for pod in job.pods(role).values()
+        for one in pod["status"]["podIPs"]
+    ]
+    connect = "import socket, sys; socket.create_connection(sys.argv[1:], 5)"
+    for address in addresses:
+        words = ["python", "-c", connect, address, str(port)]
+        kube.run("exec", worker, "--", *words)
+    return len(addresses)
+
+
+def test_the_digits_job_of_the_quick_start_completes_in_a_cluster(job, elasticdl, kube):
     digits = job(values_file("digits.yaml"))
     assert digits.wait_running("worker", 3) == {"worker-0", "worker-1", "worker-2"}
     assert digits.wait_running("ps", 2) == {"ps-0", "ps-1"}
+    digits.wait_steps(1)
+    # One in IPv4 or IPv6, or both, as the cluster has it (CLUSTER_FAMILY).
+    families = 2 if os.environ.get("CLUSTER_FAMILY") == "dual" else 1
+    assert answers_at_all_addresses(kube, digits, "master", 50001) == families
+    assert answers_at_all_addresses(kube, digits, "ps", 50002) == 2 * families
     report = digits.wait_succeeded()
     assert report.metrics["accuracy"] > 0.95
     assert report.records == 40 * 1438
