@@ -1,7 +1,8 @@
 """SQL in Python: `elasticdl.sql("...")`, and the cell magic `%%elasticdl`.
 
 Owns how a notebook's statements run and what they give back. Jobs run here, by
-`client`; their progress is printed a line at a time. Must not know statements.
+`client`, or in a cluster, by `remote.cluster`; their progress is printed a line at a
+time. Must not know statements.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from elasticdl.errors import JobError
+from elasticdl.errors import JobError, SpecError
 from elasticdl.job import names
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
@@ -25,6 +26,10 @@ from elasticdl.sql.data.source import open_source
 from elasticdl.sql.registry import Registry
 from elasticdl.sql.running.session import Answer, Bars, Session, Table, Told
 from elasticdl.sql.running.statements import run as run_all
+
+if TYPE_CHECKING:
+    from elasticdl.client import JobView
+    from elasticdl.sql.remote.cluster import Asked
 
 _MODELS_DIR = "~/.elasticdl/models"
 _JOBS_DIR = "~/.elasticdl/jobs"
@@ -62,13 +67,16 @@ class Answers:
         return "\n".join(_html(one) for one in self.answers)
 
 
-def sql(
+def sql(  # noqa: PLR0913 - the options of `elasticdl sql`, each by its name
     statements: str,
     *,
     db: str = "",
     models_dir: str | Path = "",
     jobs_dir: str | Path = "",
     overrides: Sequence[str] = (),
+    namespace: str = "",
+    context: str = "",
+    secret: str = "",
     environ: Mapping[str, str] | None = None,
 ) -> Answers:
     """Run statements as `elasticdl sql` does, and return what they answer.
@@ -79,10 +87,24 @@ def sql(
         models_dir: The registry; $ELASTICDL_MODELS_DIR or ~/.elasticdl/models.
         jobs_dir: Folders of jobs; $ELASTICDL_JOBS_DIR or ~/.elasticdl/jobs.
         overrides: `job.path=value`, as `--set`.
+        namespace: Statements run in a cluster, in this namespace, as with `-n`.
+        context: Of the kubeconfig, as `--context`; also means a cluster.
+        secret: The Secret with $ELASTICDL_SQL_URL for the job's pods, as `--secret`.
         environ: Stands for the process's environment.
     """
     # A notebook has no main of ours that could read it.
     given = dict(os.environ if environ is None else environ)  # noqa: TID251
+    if namespace or context:
+        from elasticdl.sql.remote.cluster import Asked
+
+        if jobs_dir:
+            raise SpecError("jobs_dir: got it beside a cluster; leave one of them out")
+        asked = Asked(
+            namespace, context, secret, db, str(models_dir), None, tuple(overrides)
+        )
+        return _answered(_there(asked, given), statements)
+    if secret:
+        raise SpecError("secret: got one without a namespace; expected both, or none")
     models = models_dir or given.get(names.ENV_MODELS_DIR, "") or _MODELS_DIR
     jobs = jobs_dir or given.get("ELASTICDL_JOBS_DIR", "") or _JOBS_DIR
     source = open_source(db or given.get(names.ENV_SQL_URL, ""))
@@ -96,14 +118,39 @@ def sql(
         session = Session(
             source, Registry(_folder(models)), run_job, _say, overrides=overrides
         )
-        found = [one for _, answers in run_all(session, statements) for one in answers]
+        return _answered(session, statements)
     finally:
         source.close()
+
+
+def _answered(session: Session, statements: str) -> Answers:
+    found = [one for _, answers in run_all(session, statements) for one in answers]
     return Answers(tuple(found))
 
 
+def _there(asked: Asked, environ: Mapping[str, str]) -> Session:
+    """Return a session whose statements run in a cluster."""
+    from elasticdl.sql.remote.cluster import connected
+
+    remote = connected(asked, environ, say=_say, state_of=_state_of)
+    return Session(
+        remote,
+        Registry(Path(remote.models)),
+        remote.place.run_job,
+        _say,
+        elsewhere=remote,
+    )
+
+
+def _state_of(view: JobView) -> str:
+    status = view.status
+    if status is None:
+        return f"{view.condition}: {view.note}" if view.note else str(view.condition)
+    return str(status.state)
+
+
 def load_ipython_extension(ipython: Any) -> None:
-    """`%load_ext elasticdl.sql.notebook` gives `%%elasticdl [--db URL]`."""
+    """`%load_ext elasticdl.sql.notebook` gives `%%elasticdl [--db URL] [-n NS]`."""
     ipython.register_magic_function(magic, "line_cell", "elasticdl")
 
 
@@ -115,6 +162,9 @@ def magic(line: str, cell: str | None = None) -> Answers:
     parser.add_argument("--db", default="")
     parser.add_argument("--models-dir", default="")
     parser.add_argument("--jobs-dir", default="")
+    parser.add_argument("-n", "--namespace", default="")
+    parser.add_argument("--context", default="")
+    parser.add_argument("--secret", default="")
     parser.add_argument("--set", action="append", default=[], dest="overrides")
     args = parser.parse_args(shlex.split(line))
     return sql(
@@ -123,6 +173,9 @@ def magic(line: str, cell: str | None = None) -> Answers:
         models_dir=args.models_dir,
         jobs_dir=args.jobs_dir,
         overrides=args.overrides,
+        namespace=args.namespace,
+        context=args.context,
+        secret=args.secret,
     )
 
 

@@ -51,8 +51,8 @@ def read_statements(
 ) -> list[Statement]:
     """Return a text's statements; StatementError has all mistakes seen so far.
 
-    `schema_of` is the columns of a SELECT, where they can be had without its rows: it
-    is asked when there are mistakes, so that those of columns are told with them.
+    `schema_of` is the columns of a SELECT, where they can be had: it is asked when
+    there are mistakes, so that those of columns are told with them.
     """
     statements = clauses.parse(text, engine)
     problems = [problem for one in statements for problem in check(one)]

@@ -29,9 +29,7 @@ def answers_at_all_addresses(kube, job, role, port):
     """Connect from a worker to each address of a role's pods; return how many."""
     worker = job.pods("worker")["worker-0"]["metadata"]["name"]
     addresses = [
-        one["ip"]
-        for pod in job.pods(role).values()
-        for one in pod["status"]["podIPs"]
+        one["ip"] for pod in job.pods(role).values() for one in pod["status"]["podIPs"]
     ]
     connect = "import socket, sys; socket.create_connection(sys.argv[1:], 5)"
     for address in addresses:

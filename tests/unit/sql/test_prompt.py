@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import elasticdl
 import pytest
-from elasticdl.errors import SpecError
+from elasticdl.errors import DataError, SpecError
 from elasticdl.sql import notebook, prompt
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.registry import Registry
@@ -98,3 +99,40 @@ def test_a_wrong_statement_raises_in_python(tmp_path: Path) -> None:
             models_dir=tmp_path,
             environ={},
         )
+
+
+def test_a_servers_columns_are_checked_with_wrong_words(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute("CREATE TABLE t AS SELECT 7 AS age, 'x' AS income")
+    with pytest.raises(SpecError) as caught:
+        notebook.sql(
+            "SELECT * FROM t TO TRAIN DNNClasifier COLUMN agee LABEL incom INTO m",
+            db=str(tmp_path / "t.sqlite"),
+            models_dir=tmp_path,
+            environ={},
+        )
+    told = str(caught.value)
+    assert "did you mean `DNNClassifier`" in told
+    assert "did you mean `age`" in told
+    assert "did you mean `income`" in told
+
+
+def test_a_clause_before_label_is_explained_where_the_engine_refuses_it(
+    tmp_path: Path,
+) -> None:
+    text = "SELECT * FROM range(9) AS t(a) WITH train.epoch = 3 LABEL a INTO m"
+    said = r"WITH before LABEL .*TO TRAIN DNNClassifier"
+    with pytest.raises(DataError, match=said):
+        notebook.sql(text, models_dir=tmp_path, environ={})
+
+
+def test_statements_for_a_cluster_keep_passwords_out_of_values(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="a URL with a password"):
+        notebook.sql("SELECT 1", db="mysql://me:pw@shop/db", namespace="ml", environ={})
+    url = {"ELASTICDL_SQL_URL": "mysql://me:pw@shop/db"}
+    with pytest.raises(SpecError, match="pods do not see it"):
+        notebook.sql("SELECT 1", namespace="ml", environ=url)
+    with pytest.raises(SpecError, match="secret: got one without a namespace"):
+        notebook.sql("SELECT 1", secret="shop", environ={})
+    with pytest.raises(SpecError, match="jobs_dir"):
+        notebook.sql("SELECT 1", namespace="ml", jobs_dir=tmp_path, environ={})

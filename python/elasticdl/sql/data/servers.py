@@ -95,9 +95,12 @@ class Server:
         except exc.SQLAlchemyError as error:
             raise self._failed(error, "the query failed") from None
 
-    def schema(self, select: str) -> None:
-        """Return None: types are those of values, so rows would have to be read."""
-        del select
+    def schema(self, select: str) -> Schema | None:
+        try:
+            with self.rows(select) as rows:
+                return rows.schema
+        except DataError:  # of a table that an earlier statement makes, too
+            return None
 
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         from sqlalchemy import exc

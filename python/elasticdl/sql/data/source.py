@@ -62,7 +62,7 @@ class Source(Protocol):
         """Run a SELECT, unchanged. Raises DataError with the engine's own message."""
 
     def schema(self, select: str) -> Schema | None:
-        """Return a SELECT's columns without its rows; None where that cannot be."""
+        """Return a SELECT's columns, by its first rows at most; None if it fails."""
 
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         """Run a statement of the engine's own language."""

@@ -6,12 +6,14 @@ Owns these steps. Called by `sql.running.statements`.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from elasticdl.errors import DataError
 from elasticdl.files import write_whole
 from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.values.document import ValuesFile
@@ -32,6 +34,10 @@ from elasticdl.sql.registry import (
 from elasticdl.sql.running.own import find_own
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.statements import Train
+
+# A clause of TO TRAIN in a statement that goes without these words; a WITH that the
+# SELECT begins with is its own.
+_EARLY = re.compile(r"\s(WITH|COLUMN)\s", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,9 @@ def prepare(
     """Read the rows once: shards, statistics and module in a version's folder."""
     folder = version.data_dir
     folder.mkdir(parents=True, exist_ok=True)
-    with session.source.rows(statement.select) as rows:
+    with ExitStack() as stack:
+        with _hinting(statement):
+            rows = stack.enter_context(session.source.rows(statement.select))
         plan = planning.plan_training(statement, rows.preview, text)
         for note in plan.notes:
             session.say(note)
@@ -123,6 +131,22 @@ def prepare(
     return Prepared(
         plan, made, measured, generated, _values(session, version, generated)
     )
+
+
+@contextmanager
+def _hinting(statement: Train) -> Iterator[None]:
+    """Say why the engine was perhaps given a clause of ours: it took it as its own."""
+    try:
+        yield
+    except DataError as error:
+        found = _EARLY.search(statement.select)
+        if statement.model is not None or found is None:
+            raise
+        word = found[1].upper()
+        raise DataError(
+            f"{error}; {word} before LABEL belongs to the SELECT, unless TO TRAIN "
+            f"stands between: SELECT ... TO TRAIN DNNClassifier {word} ... LABEL ..."
+        ) from error
 
 
 def _generated(plan: TrainPlan, measured: Statistics, places: Places) -> Generated:

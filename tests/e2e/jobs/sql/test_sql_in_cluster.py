@@ -1,5 +1,9 @@
 """SQL statements in a cluster: the source's URL is in a Secret, models on the claim."""
 
+import os
+import subprocess
+import sys
+
 from elasticdl.job.names import ENV_SQL_URL
 
 from tests.e2e.kube import wait_until
@@ -14,6 +18,15 @@ with sqlite3.connect("/data/{SECRET}.sqlite") as shop:
     marks = ", ".join("?" * len(columns))
     rows = zip(*columns.values(), strict=True)
     shop.executemany(f"INSERT INTO employee VALUES ({{marks}})", rows)
+"""
+
+
+# A cell of a notebook, as the magic gives it.
+_CELL = """
+import sys
+from elasticdl.sql.notebook import magic
+answers = magic(sys.argv[1], "SELECT count(*) AS n FROM guesses")
+print(answers.columns, answers.rows)
 """
 
 
@@ -68,7 +81,7 @@ def _make_database(kube, image: str) -> None:
 
 
 def test_statements_run_in_a_cluster_with_their_url_in_a_secret(
-    kube, elasticdl, images
+    kube, elasticdl, images, platform
 ):
     _make_database(kube, images.of("worker"))
     kube.run(
@@ -99,6 +112,21 @@ def test_statements_run_in_a_cluster_with_their_url_in_a_secret(
     assert "2,000 rows with `prediction` and `probability` in guesses" in said
     said = sql("SELECT * FROM employee LABEL incom INTO other", code=3)
     assert "line 1, column 30: the query has no column `incom`" in said
+
+    line = (
+        f"-n {kube.namespace} --secret shop --db sqlite:// "
+        f"--set images.registry={images.registry} --set images.tag={images.tag} "
+        "--set job.worker.resources.cpu=0.25 --set job.worker.resources.memory=1200Mi"
+    )
+    environ = dict(os.environ)
+    if platform.kubeconfig:
+        environ["KUBECONFIG"] = str(platform.kubeconfig)
+    else:
+        line += f" --context {platform.context}"
+    said = subprocess.check_output(
+        [sys.executable, "-c", _CELL, line], env=environ, text=True, timeout=300
+    )
+    assert said.splitlines()[-1] == "('n',) ((2000,),)"
 
     # Nothing that Kubernetes or the volume keeps names the source.
     objects = kube.run("get", "configmaps,jobs,pods", "--output=yaml")
