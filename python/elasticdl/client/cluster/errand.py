@@ -152,7 +152,8 @@ def errand_pod(
     program = ["python", "-P", "-m", "elasticdl.cli.main"]
     main["command"] = program
     main["workingDir"] = "/"
-    main["args"] = [*words(folder)]
+    # The kubelet makes `$` of `$$`, and a variable's value of `$(NAME)`.
+    main["args"] = [word.replace("$", "$$") for word in words(folder)]
     main["resources"] = copy.deepcopy(_RESOURCES)
     spec["containers"] = [main]
     spec["restartPolicy"] = "Never"

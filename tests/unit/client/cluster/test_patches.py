@@ -1,5 +1,7 @@
 """What is sent to a cluster: patches of the ConfigMap, the audit's pod, the values."""
 
+import re
+
 import pytest
 from elasticdl.client.cluster.chart import find_chart, manifests, needs
 from elasticdl.client.cluster.errand import errand_pod
@@ -184,3 +186,16 @@ def test_null_in_a_roles_pods_reaches_the_chart():
     assert chart_values(values(pods))["pods"] == {
         "worker": {"tolerations": None, "securityContext": {"runAsUser": None}}
     }
+
+
+def test_the_kubelet_leaves_a_statements_dollars_as_they_are():
+    """It makes `$` of `$$`, which quotes texts in SQL, and a value of `$(NAME)`."""
+    words = ("sql", "SELECT $$a$$, '$(HOME)', '$(SECRET)x$'")
+    made = errand_pod(config_map(), "digits", "sql", lambda _: words)
+    (main,) = made["spec"]["containers"]
+    # As Kubernetes expands arguments (third_party/forked/golang/expansion).
+    expanded = [
+        re.sub(r"\$(\$|\((\w+)\))", lambda m: m[1] if m[1] == "$" else "value", one)
+        for one in main["args"]
+    ]
+    assert tuple(expanded) == words
