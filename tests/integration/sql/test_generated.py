@@ -12,17 +12,27 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from elasticdl.sql.plan import NULL_INTEGER, NULL_TEXT, Stored, TrainPlan
+from elasticdl.sql.plan import (
+    NULL_INTEGER,
+    NULL_TEXT,
+    Generated,
+    Stored,
+    TrainPlan,
+)
 from elasticdl.sql.writing import beside
 
 from tests.unit.sql import tables
 
 # The other families are parts of these; test_chain serves what it trained.
 _LARGE = ("wide_and_deep", "deepfm", "cross")
+_KINDS = {Stored.FLOAT: "float32", Stored.INTEGER: "int64", Stored.TEXT: "string"}
 
 
 def _module(sql: str, folder: Path) -> Any:
-    made = tables.generated(sql)
+    return _loaded(tables.generated(sql), folder)
+
+
+def _loaded(made: Generated, folder: Path) -> Any:
     for name, text in {made.module_path: made.module, **made.files}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,13 +56,9 @@ def _rows(plan: TrainPlan, **others: list[Any]) -> dict[str, tf.Tensor]:
             Stored.INTEGER: NULL_INTEGER,
             Stored.TEXT: NULL_TEXT,
         }[column.stored]
-        kind = {
-            Stored.FLOAT: tf.float32,
-            Stored.INTEGER: tf.int64,
-            Stored.TEXT: tf.string,
-        }[column.stored]
+        kind = _KINDS[column.stored]
         plain = [
-            null if value is None else int(value) if kind == tf.int64 else value
+            null if value is None else int(value) if kind == "int64" else value
             for value in values
         ]
         found[column.feature] = tf.constant(plain, kind)[:, None]
@@ -106,20 +112,35 @@ def _encoded(columns: str, tmp_path: Path, **values: list[Any]) -> list[np.ndarr
     sql = f"SELECT * FROM t TO TRAIN DNNClassifier COLUMN {columns} LABEL income INTO m"
     plan = tables.plan(sql)
     module = _module(sql, tmp_path)
+    return _said(module, plan, _rows(plan, **values))
+
+
+def _trained(
+    query: str, columns: str, tmp_path: Path, **values: list[Any]
+) -> list[np.ndarray]:
+    """Return what `encode` makes of values, by the statistics of a query's rows."""
+    sql = f"{query} TO TRAIN DNNClassifier COLUMN {columns} LABEL y INTO m"
+    trained = tables.trained(sql, tmp_path)
+    module = _loaded(trained.made, tmp_path)
+    rows = {
+        column.feature: tf.constant(values[column.feature], _KINDS[column.stored])
+        for column in trained.plan.columns
+    }
+    rows = {name: x if x.ndim > 1 else x[:, None] for name, x in rows.items()}
+    return _said(module, trained.plan, rows)
+
+
+def _said(module: Any, plan: TrainPlan, rows: dict[str, tf.Tensor]) -> list[np.ndarray]:
     inputs = {
         column.feature: keras.Input(
-            (1,),
+            (column.longest or 1,),
             name=column.feature,
-            dtype={
-                Stored.FLOAT: "float32",
-                Stored.INTEGER: "int64",
-                Stored.TEXT: "string",
-            }[column.stored],
+            dtype=_KINDS[column.stored],
         )
         for column in plan.columns
     }
     parts = module.encode(inputs)["deep"]
-    found = keras.Model(inputs, parts)(_rows(plan, **values))
+    found = keras.Model(inputs, parts)(rows)
     return [np.asarray(part) for part in tf.nest.flatten(found)]
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from elasticdl.sql import planning
+from elasticdl.sql.data import shards
+from elasticdl.sql.data import statistics as measuring
+from elasticdl.sql.data.shards import Staged
+from elasticdl.sql.data.source import open_source
 from elasticdl.sql.generate import generate
 from elasticdl.sql.plan import (
     Column,
@@ -18,6 +23,7 @@ from elasticdl.sql.plan import (
     Places,
     Preview,
     Schema,
+    SplitPlan,
     Statistics,
     StatisticsNeeded,
     TrainPlan,
@@ -117,6 +123,35 @@ def generated(sql: str) -> Generated:
     made = plan(sql)
     places = Places("data/training", "data/validation", "data/vocabularies", "export")
     return generate(made, statistics(made), places)
+
+
+class Trained(NamedTuple):
+    """What a TRAIN makes of real rows before its job begins."""
+
+    plan: TrainPlan
+    statistics: Statistics
+    made: Generated
+    vocabularies: Path
+
+
+def trained(sql: str, folder: Path) -> Trained:
+    """Return what a statement makes of the rows of its query, all of them training."""
+    source = open_source("", folder=folder)
+    (statement,) = planning.read_statements(sql, source.engine, source.schema)
+    assert isinstance(statement, Train)
+    with source.rows(statement.select) as rows:
+        of = planning.plan_training(statement, rows.preview, sql)
+        path = folder / "rows.parquet"
+        staged = Staged(path, rows.schema, rows.write(path))
+    written = shards.write_training(
+        staged, folder, columns=of.columns, label=of.label, division=SplitPlan(0.0)
+    )
+    found = measuring.measure(
+        written, columns=of.columns, needs=of.needs, label=of.label.column
+    )
+    vocabularies = folder / "vocabularies"
+    places = Places(str(written.training), "", str(vocabularies), str(folder / "e"))
+    return Trained(of, found, generate(of, found, places), vocabularies)
 
 
 # By the name of the model; `samples` has files of some of them.

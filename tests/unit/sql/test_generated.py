@@ -126,6 +126,19 @@ def test_hostile_values_and_names_stay_texts() -> None:
         assert eval(text.literal(value)) == value
 
 
+def test_each_vocabulary_beside_the_module_has_a_file_of_its_own(
+    tmp_path: Path,
+) -> None:
+    made = tables.trained(
+        "SELECT 'value ' || i % 40 || '; second ' || i % 35 AS tags, i % 2 AS y "
+        "FROM range(400) t(i) TO TRAIN DNNClassifier "
+        "COLUMN VOCABULARIZE(tags), SPLIT(tags, ';') LABEL y INTO m",
+        tmp_path,
+    ).made
+    assert sorted(len(text.splitlines()) for text in made.files.values()) == [75, 280]
+    assert all(f'FOLDER / "{Path(name).name}"' in made.module for name in made.files)
+
+
 if __name__ == "__main__":
     for name in _KEPT:
         module = tables.generated(tables.SAMPLES[name]).module

@@ -20,7 +20,6 @@ from elasticdl.sql.plan import (
     ColumnPlan,
     ColumnStatistics,
     Entry,
-    Measured,
     Statistics,
     StatisticsNeeded,
     Stored,
@@ -29,6 +28,7 @@ from elasticdl.sql.plan import (
 INLINE_ENTRIES = 1000  # Larger vocabularies are files: a values file stays legible.
 # Exact quantiles keep all values in memory; from here on a sketch does, of 1 % of rank.
 _EXACT_ROWS = 1_000_000
+_NAME_CHARACTERS = 40  # Of a column's name in a file's.
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,10 @@ def measure(
         rows = f"read_parquet({literal(str(shards.training / '*.parquet'))})"
         numbers = _numbers(connection, rows, asked, shards.num_training)
         found = [
-            _with_vocabulary(connection, rows, one, made, shards.folder)
-            for one, made in zip(asked, numbers, strict=True)
+            _with_vocabulary(
+                connection, rows, one, made, shards.folder / _file(made, at)
+            )
+            for at, (one, made) in enumerate(zip(asked, numbers, strict=True))
         ]
     found += [_of_label(n, shards) for n in classes]
     return Statistics(shards.num_training, tuple(found), shards.num_validation)
@@ -167,7 +169,7 @@ def _read(need: StatisticsNeeded, answer: Any, num_rows: int) -> ColumnStatistic
 
 
 def _with_vocabulary(
-    connection: Any, rows: str, one: _Asked, made: ColumnStatistics, folder: Path
+    connection: Any, rows: str, one: _Asked, made: ColumnStatistics, place: Path
 ) -> ColumnStatistics:
     need = one.need
     if not need.vocabulary:
@@ -187,19 +189,17 @@ def _with_vocabulary(
     # What fills an array up is no value of it.
     nulls = 0 if one.column.longest else made.null_count
     written = replace(made, null_count=nulls)
-    name, size = _write_vocabulary(found, first, written, folder)
-    return _replaced(made, (), name, size)
+    size = _write_vocabulary(found, first, written, place)
+    return _replaced(made, (), place.name, size)
 
 
 def _write_vocabulary(
-    found: Any, first: list[Any], made: ColumnStatistics, folder: Path
-) -> tuple[str, int]:
-    """Write a line for each value; return the file's name and the number of values."""
-    name = f"vocabulary-{_file_name(made.of)}.txt"
-    place = folder / "vocabularies"
-    place.mkdir(parents=True, exist_ok=True)
+    found: Any, first: list[Any], made: ColumnStatistics, place: Path
+) -> int:
+    """Write a line for each value; return the number of values."""
+    place.parent.mkdir(parents=True, exist_ok=True)
     size = 0
-    with (place / name).open("w", encoding="utf-8", newline="\n") as file:
+    with place.open("w", encoding="utf-8", newline="\n") as file:
         block = first
         while block:
             for value, _ in block:
@@ -210,12 +210,14 @@ def _write_vocabulary(
             block = found.fetchmany(INLINE_ENTRIES)
         if made.null_count:
             file.write(f"{NULL_TEXT}\n")
-    return name, size
+    return size
 
 
-def _file_name(of: Measured) -> str:
-    plain = "".join(c if c.isalnum() else "-" for c in of.column.lower())
-    return f"{plain}-parts" if of.split else plain
+def _file(made: ColumnStatistics, number: int) -> str:
+    """Return where a vocabulary would lie: names of columns may be alike, no number."""
+    column = made.of.column.lower()[:_NAME_CHARACTERS]
+    plain = "".join(c if c.isalnum() else "-" for c in column)
+    return f"vocabularies/{number}-{plain}.txt"
 
 
 def _replaced(

@@ -264,12 +264,11 @@ class EncodingWriter:
 
     def _vocabularized(self, category: Vocabularize) -> Ids:
         found = self.statistics.of(measured(category.of))
-        feature = self._feature(category.of)
-        name = self.name(f"{feature}_id")
+        name = self.name(f"{self._feature(category.of)}_id")
         array = isinstance(category.of, Source) and category.of.several
         several = isinstance(category.of, Split) or array
         self.note(_about_vocabulary(category.of, found))
-        vocabulary, size = self._vocabulary(name, feature, category, found)
+        vocabulary, size = self._vocabulary(name, category, found)
         helper = "parts_looked_up" if several else "looked_up"
         helper = "items_looked_up" if array else helper
         self._call(name, helper, self._value(category.of, found), vocabulary)
@@ -277,7 +276,7 @@ class EncodingWriter:
         return Ids(name, size + extra, several=several, padded=several)
 
     def _vocabulary(
-        self, name: str, feature: str, category: Vocabularize, found: ColumnStatistics
+        self, name: str, category: Vocabularize, found: ColumnStatistics
     ) -> tuple[str, int]:
         """Return the expression of a vocabulary, and its size with NULL."""
         source = category.of.of if isinstance(category.of, Split) else category.of
@@ -298,7 +297,7 @@ class EncodingWriter:
             size = len(values)
         listed = [literal(value) for value in values]
         if not fits(f"        [{', '.join(listed)}]") and len(listed) > _INLINE_LINES:
-            return self._in_file(feature, values, reader), size
+            return self._in_file(f"{name}.txt", values, reader), size
         written = f"[{', '.join(listed)}]"
         helper = f"    {name} = looked_up({self._input(source)}, {written})"
         if not fits(helper):
@@ -306,12 +305,11 @@ class EncodingWriter:
             return f"{name}_values", size
         return written, size
 
-    def _in_file(self, feature: str, values: list[str | int], reader: str) -> str:
+    def _in_file(self, name: str, values: list[str | int], reader: str) -> str:
         """Put a vocabulary into a file beside the module, a line each."""
         lines = [NULL_TEXT if value == NULL_INTEGER else str(value) for value in values]
         # A value with a line end in it cannot be a line; it counts as unseen.
         plain = [line if "\n" not in line else f"{line!r}" for line in lines]
-        name = f"{feature}.txt"
         self.files[name] = "\n".join(plain) + "\n"
         self.helpers.add(reader)
         return f'{reader}(FOLDER / "{name}")'

@@ -20,6 +20,8 @@ from elasticdl.sql.plan import (
     Stored,
 )
 
+from tests.unit.sql import tables
+
 ROWS = 20_000
 COLUMNS = (
     ColumnPlan("gauss", "gauss", Stored.FLOAT),
@@ -155,3 +157,25 @@ def test_a_large_vocabulary_is_a_file_with_null_at_its_end(made, tmp_path, monke
     assert lines == [*wanted, "\\N"]
     assert one.vocabulary_size == len(wanted)
     assert one.vocabulary == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        ("SELECT 'a' || i % 1100 AS user_id, 'b' || i % 1200 AS \"user id\"",
+         'VOCABULARIZE(user_id), VOCABULARIZE("user id")'),
+        ("SELECT 'a' || i % 1100 || ',' || 'b' || i % 1300 || ';c' AS t",
+         "VOCABULARIZE(t), SPLIT(t, ','), SPLIT(t, ';')"),
+    ],
+)  # fmt: skip
+def test_each_large_vocabulary_has_a_file_of_its_own(query, columns, tmp_path):
+    trained = tables.trained(
+        f"{query}, i % 2 AS y FROM range(20000) t(i) TO TRAIN DNNClassifier "
+        f"COLUMN {columns} LABEL y INTO m",
+        tmp_path,
+    )
+    large = [one for one in trained.statistics.columns if one.vocabulary_file]
+    assert len(large) == columns.count("), ") + 1
+    for one in large:
+        text = (trained.vocabularies / one.vocabulary_file).read_text()
+        assert len(text.splitlines()) == one.vocabulary_size

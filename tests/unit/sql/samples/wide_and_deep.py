@@ -67,7 +67,7 @@ def encode(inputs):
     skills_vector = combined(skills_id, 7, 4, "sum", "skills_vector")
 
     # name: 200 values of 200 training rows
-    name_id = looked_up(inputs["name"], read_vocabulary(FOLDER / "name.txt"))
+    name_id = looked_up(inputs["name"], read_vocabulary(FOLDER / "name_id.txt"))
     name_vector = embedded(name_id, 201, 8, "name_vector")
 
     # city: 3 values of 200 training rows, 38 of them NULL, which is an entry of its own
