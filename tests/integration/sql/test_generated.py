@@ -191,3 +191,20 @@ def test_parts_of_a_text_are_several_values(tmp_path: Path) -> None:
     # No part is 0, unseen 1, then by frequency, then NULL.
     assert skills[:, 2:].sum(axis=1).tolist() == [2, 1, 0, 1]
     assert skills[:, 1].tolist() == [0, 0, 1, 0]
+
+
+def test_empty_parts_of_a_text_take_no_places(tmp_path: Path) -> None:
+    (tags,) = _trained(
+        "SELECT CASE WHEN i % 2 = 0 THEN ',a,b,' ELSE ',b,c' END AS tags, i % 2 AS y "
+        "FROM range(40) t(i)",
+        "INDICATOR(SPLIT(tags))",
+        tmp_path,
+        tags=[",a,b,", ",b,c", "c,,,a", ",,"],
+    )
+    # No part is 0, unseen 1, then b, a and c.
+    assert tags[:, 1:].tolist() == [
+        [0, 1, 1, 0],
+        [0, 1, 0, 1],
+        [0, 0, 1, 1],
+        [0, 0, 0, 0],
+    ]

@@ -103,7 +103,7 @@ def encode(inputs):
 
 @keras.saving.register_keras_serializable("elasticdl_sql")
 class Split(layers.Layer):
-    """Cuts a text at a delimiter into `longest` parts; "" fills up."""
+    """Cuts a text at a delimiter into `longest` parts that are not ""; "" fills up."""
 
     def __init__(self, delimiter, longest, **kwargs):
         super().__init__(**kwargs)
@@ -112,6 +112,7 @@ class Split(layers.Layer):
 
     def call(self, x):
         parts = tf.strings.split(tf.reshape(x, [-1]), self.delimiter)
+        parts = tf.ragged.boolean_mask(parts, tf.not_equal(parts, ""))
         return parts.to_tensor("", shape=[None, self.longest])
 
     def compute_output_spec(self, x):

@@ -108,7 +108,7 @@ def encode(inputs):
 
 @keras.saving.register_keras_serializable("elasticdl_sql")
 class Split(layers.Layer):
-    """Cuts a text at a delimiter into `longest` parts; "" fills up."""
+    """Cuts a text at a delimiter into `longest` parts that are not ""; "" fills up."""
 
     def __init__(self, delimiter, longest, **kwargs):
         super().__init__(**kwargs)
@@ -117,6 +117,7 @@ class Split(layers.Layer):
 
     def call(self, x):
         parts = tf.strings.split(tf.reshape(x, [-1]), self.delimiter)
+        parts = tf.ragged.boolean_mask(parts, tf.not_equal(parts, ""))
         return parts.to_tensor("", shape=[None, self.longest])
 
     def compute_output_spec(self, x):
@@ -129,7 +130,8 @@ class Split(layers.Layer):
 
 def read_vocabulary(path):
     """Return the lines of a file: one value a line, the most frequent first."""
-    return Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    text = Path(path).read_bytes().decode()  # "\r" is no end of a line
+    return text.removesuffix("\n").split("\n")
 
 
 def logarithm(x):
