@@ -27,6 +27,11 @@ LABEL_FEATURE = "label"  # What the default feed takes for the label.
 PREVIEW_ROWS = 10_000
 
 
+def is_line(text: str) -> bool:
+    """Whether a text can be a line of a file: it has no line end of any kind."""
+    return not text or text.splitlines() == [text]
+
+
 class Kind(StrEnum):
     """What a column's values are, whatever the engine calls its type."""
 

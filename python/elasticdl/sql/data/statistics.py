@@ -6,10 +6,12 @@ Called by `sql.running`. Must not know what they are for.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded
 from elasticdl.sql.data.shards import Shards
 from elasticdl.sql.data.source import literal, quoted
@@ -23,6 +25,7 @@ from elasticdl.sql.plan import (
     Statistics,
     StatisticsNeeded,
     Stored,
+    is_line,
 )
 
 INLINE_ENTRIES = 1000  # Larger vocabularies are files: a values file stays legible.
@@ -155,6 +158,8 @@ def _read(need: StatisticsNeeded, answer: Any, num_rows: int) -> ColumnStatistic
     )
     bounds = (next(answer) or []) if need.num_buckets > 1 else []
     longest = (next(answer) or 0) if need.longest else 0
+    if not all(math.isfinite(one) for one in (mean, variance, least, most) if one):
+        raise _infinite(need.of.column)
     return ColumnStatistics(
         need.of,
         num_rows=num_rows,
@@ -165,6 +170,13 @@ def _read(need: StatisticsNeeded, answer: Any, num_rows: int) -> ColumnStatistic
         maximum=most,
         boundaries=tuple(sorted(set(bounds))),
         longest=longest,
+    )
+
+
+def _infinite(column: str) -> DataError:
+    return DataError(
+        f"column {column}: it has infinite numbers (or above 3.4e38), of which there is "
+        f"no mean; exclude these rows: WHERE isfinite({quoted(column)})"
     )
 
 
@@ -204,7 +216,7 @@ def _write_vocabulary(
         while block:
             for value, _ in block:
                 # A value with a line end in it cannot be a line: it stays unseen.
-                if not isinstance(value, str) or value.splitlines() == [value]:
+                if not isinstance(value, str) or is_line(value):
                     file.write(f"{value}\n")
                     size += 1
             block = found.fetchmany(INLINE_ENTRIES)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from elasticdl.errors import DataError
 from elasticdl.sql.data import shards, statistics
 from elasticdl.sql.data.shards import Shards, Staged
 from elasticdl.sql.data.source import open_source
@@ -179,3 +180,27 @@ def test_each_large_vocabulary_has_a_file_of_its_own(query, columns, tmp_path):
     for one in large:
         text = (trained.vocabularies / one.vocabulary_file).read_text()
         assert len(text.splitlines()) == one.vocabulary_size
+
+
+def test_the_empty_text_is_a_value_of_a_large_vocabulary(tmp_path):
+    trained = tables.trained(
+        "SELECT CASE WHEN i % 2 = 0 THEN '' ELSE 'v' || i END AS c, i % 2 AS y "
+        "FROM range(4000) t(i) TO TRAIN DNNClassifier COLUMN VOCABULARIZE(c) "
+        "LABEL y INTO m",
+        tmp_path,
+    )
+    (file,) = trained.vocabularies.iterdir()
+    lines = file.read_text().removesuffix("\n").split("\n")
+    assert lines[0] == ""
+    assert len(lines) == 2001 == trained.statistics.columns[0].vocabulary_size
+
+
+@pytest.mark.parametrize("function", ["STANDARDIZE", "NORMALIZE", "RAW"])
+def test_infinite_numbers_are_refused_by_their_column(function, tmp_path):
+    with pytest.raises(DataError, match=r"column far: .* WHERE isfinite"):
+        tables.trained(
+            "SELECT CASE WHEN i % 50 = 3 THEN 'inf'::DOUBLE ELSE i END AS far, "
+            "i % 2 AS y FROM range(400) t(i) TO TRAIN DNNClassifier "
+            f"COLUMN {function}(far) LABEL y INTO m",
+            tmp_path,
+        )
