@@ -143,11 +143,17 @@ def _used_as_category(encoding: Encoding) -> Iterator[str]:
             yield of.column
 
 
+def identifier(name: str) -> str:
+    """Return a name as an identifier of Python in ASCII."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if re.match(r"[A-Za-z]", plain):
+        return plain
+    return f"c{plain}" if plain.startswith("_") else f"c_{plain}"
+
+
 def _feature_name(column: str, taken: set[str]) -> str:
     """Return the column's name as an identifier that no other feature has."""
-    plain = re.sub(r"\W", "_", column, flags=re.ASCII)
-    if not re.match(r"[A-Za-z]", plain):
-        plain = f"c{plain}" if plain.startswith("_") else f"c_{plain}"
+    plain = identifier(column)
     name, number = plain, 2
     while name.lower() in taken:
         name, number = f"{plain}_{number}", number + 1

@@ -98,7 +98,7 @@ def test_shares_of_columns_add_up_to_the_prediction(
     monkeypatch.syspath_prepend(tmp_path)
     for module in [one for one in sys.modules if one.partition(".")[0] == "sql"]:
         monkeypatch.delitem(sys.modules, module)
-    explained = importlib.import_module("sql.explained")
+    explained = importlib.import_module(beside.EXPLAINED.rpartition(".")[0])
     network = explained.model(**dict(plan.model.params))
     shares = np.asarray(network.predict_step((_rows(plan),)))
     assert shares.shape == (tables.NUM_ROWS, len(features) + 1)
@@ -208,3 +208,62 @@ def test_empty_parts_of_a_text_take_no_places(tmp_path: Path) -> None:
         [0, 0, 1, 1],
         [0, 0, 0, 0],
     ]
+
+
+@pytest.mark.parametrize(
+    ("common", "seldom", "unseen"), [(-1, 3, 77), ("'[UNK]'", "'a'", "'zz'")]
+)
+def test_a_common_value_that_keras_has_for_unseen_ones_has_its_own_entry(
+    common: Any, seldom: Any, unseen: Any, tmp_path: Path
+) -> None:
+    values = [[str(v).strip("'")] for v in (common, seldom, unseen)]
+    if isinstance(common, int):
+        values = [[common], [seldom], [unseen]]
+    (ids,) = _trained(
+        f"SELECT CASE WHEN i % 3 = 0 THEN {seldom} ELSE {common} END AS c, i % 2 AS y "
+        "FROM range(90) t(i)",
+        "VOCABULARIZE(c)",
+        tmp_path,
+        c=values,
+    )
+    assert ids.argmax(axis=1).tolist() == [1, 2, 0]
+
+
+def test_numbers_of_an_array_that_is_a_category_too_have_0_for_null(
+    tmp_path: Path,
+) -> None:
+    numbers, _ = _trained(
+        "SELECT CASE WHEN i % 2 = 0 THEN [1, 2, 3] ELSE [5, 6] END AS a, i % 2 AS y "
+        "FROM range(40) t(i)",
+        "DENSE(a, 3), VOCABULARIZE(a)",
+        tmp_path,
+        a=[[1, 2, 3], [5, 6, NULL_INTEGER]],
+    )
+    assert numbers.tolist() == [[1, 2, 3], [5, 6, 0]]
+
+
+def test_numbers_close_together_or_all_equal_are_standardised(tmp_path: Path) -> None:
+    close, equal, normal = _trained(
+        "SELECT i * 1e-10 AS close, 1700000001 AS equal, 1700000001 AS big, "
+        "i % 2 AS y FROM range(400) t(i)",
+        "STANDARDIZE(close), STANDARDIZE(equal), NORMALIZE(big)",
+        tmp_path,
+        close=[0.0, 399e-10],
+        equal=[1700000001.0] * 2,
+        big=[1700000001.0] * 2,
+    )
+    end = 199.5 / np.std(np.arange(400))
+    np.testing.assert_allclose(close[:, 0], [-end, end], 1e-4)
+    assert np.abs(equal).max() < 1e-6
+    assert np.abs(normal).max() < 1e-3
+
+
+def test_a_column_may_be_called_as_a_layer_of_another(tmp_path: Path) -> None:
+    sql = (
+        "SELECT 'c' || i % 5 AS item, i * 0.5 AS item_weight, i % 2 AS y "
+        "FROM range(40) t(i) TO TRAIN LinearClassifier COLUMN item, item_weight "
+        "LABEL y INTO m"
+    )
+    made = tables.trained(sql, tmp_path).made
+    names = [one.name for one in _loaded(made, tmp_path).model().operations]
+    assert len(names) == len(set(names))

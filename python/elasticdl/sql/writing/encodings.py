@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import keyword
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from elasticdl.sql.needs import measured
+from elasticdl.sql.needs import identifier, measured
 from elasticdl.sql.plan import (
     NULL_INTEGER,
     NULL_TEXT,
@@ -36,6 +37,7 @@ from elasticdl.sql.plan import (
     Stored,
     TrainPlan,
     Vocabularize,
+    is_line,
 )
 from elasticdl.sql.writing.helpers import HELPERS
 from elasticdl.sql.writing.text import call, comment, fits, listing, literal
@@ -98,7 +100,9 @@ class EncodingWriter:
     ) -> str:
         """Write trained vectors of a category; `dim` may be a variable's name."""
         base = f"{ids.name.removesuffix('_id')}_{what}"
-        name = self.name(base)
+        # A layer has that name too, and an input has that of its column.
+        inputs = {column.feature for column in self.plan.columns}
+        name = self.name(base, inputs)
         self._assign_embedding(name, ids, str(dim), combiner)
         return name
 
@@ -121,10 +125,11 @@ class EncodingWriter:
         self.helpers.add(helper)
         self.lines.append(call(f"{name} = {helper}", arguments, indent=4))
 
-    def name(self, wanted: str) -> str:
-        """Return a variable's name that nothing else has."""
+    def name(self, wanted: str, others: Collection[str] = ()) -> str:
+        """Return a variable's name that nothing else has, none of `others` either."""
+        taken = self._names | _TAKEN | {*others}
         name, number = wanted, 2
-        while name in self._names or name in _TAKEN or keyword.iskeyword(name):
+        while name in taken or keyword.iskeyword(name):
             name, number = f"{wanted}_{number}", number + 1
         self._names.add(name)
         return name
@@ -135,7 +140,7 @@ class EncodingWriter:
     def _feature(self, of: object) -> str:
         while not isinstance(of, Source):
             if isinstance(of, Concat) and of.name:
-                return of.name
+                return identifier(of.name)
             inner = getattr(of, "of", None)
             if isinstance(inner, tuple):
                 return "_".join(self._feature(part) for part in inner)
@@ -164,7 +169,7 @@ class EncodingWriter:
             case Raw(Source(column, several=True) as of):
                 name = self.name(feature)
                 self.note(f"the numbers of {column} as they are; 0 where there is none")
-                self._call(name, "filled", self._input(of), "0.0")
+                self._call(name, "filled", self._number(of), "0.0")
                 return name
             case Raw(of):
                 found = self.statistics.of(measured(of))
@@ -187,7 +192,9 @@ class EncodingWriter:
     def _standardized(self, feature: str, of: Source | Log) -> str:
         found = self.statistics.of(measured(of))
         mean = found.mean or 0.0
-        variance = found.variance or 0.0
+        # The mean of equal numbers may be off by the last digit, and so their variance.
+        constant = found.minimum is not None and found.minimum == found.maximum
+        variance = 0.0 if constant else found.variance or 0.0
         note = f"{_of(of)}: mean and variance{_rows(found)}"
         if not variance:
             note += "; it is constant there, so its variance is taken as 1"
@@ -203,7 +210,8 @@ class EncodingWriter:
         note = f"{_of(of)}: minimum, maximum and mean{_rows(found)}"
         if high == low:
             note += "; it is constant there, so the range is taken as 1"
-            high = low + 1.0
+            # So that it is another number with the digits that are written.
+            high = low + max(1.0, abs(low) / 2**20)
         self.note(note)
         name = self.name(feature)
         self._call(
@@ -309,7 +317,7 @@ class EncodingWriter:
         """Put a vocabulary into a file beside the module, a line each."""
         lines = [NULL_TEXT if value == NULL_INTEGER else str(value) for value in values]
         # A value with a line end in it cannot be a line; it counts as unseen.
-        plain = [line if "\n" not in line else f"{line!r}" for line in lines]
+        plain = [line if is_line(line) else f"{line!r}" for line in lines]
         self.files[name] = "\n".join(plain) + "\n"
         self.helpers.add(reader)
         return f'{reader}(FOLDER / "{name}")'
@@ -353,7 +361,8 @@ class EncodingWriter:
         for ids in every:
             shifted.append(f"{ids.name} + {begin}")
             begin += ids.size
-        name = self.name(category.name or f"{self._feature(category)}_id")
+        feature = self._feature(category)
+        name = self.name(feature if category.name else f"{feature}_id")
         parts = listing("", shifted, indent=0)
         if "\n" in parts or not fits(f"    {name} = ops.concatenate({parts}, axis=-1)"):
             self.lines.append(listing(f"{name}_parts = ", shifted, indent=4))

@@ -118,7 +118,8 @@ def normalized(x, minimum, maximum, mean):
 def looked_up(x, vocabulary):
     """Return the place of a value, from 1; values that are not there have 0."""
     lookup = layers.StringLookup if x.dtype == "string" else layers.IntegerLookup
-    return lookup(vocabulary=vocabulary, num_oov_indices=1)(x)
+    # Without a token for unseen values, no value at the front is taken for it.
+    return lookup(vocabulary=vocabulary, num_oov_indices=1, oov_token=None)(x)
 
 
 def identified(x, buckets):

@@ -146,8 +146,7 @@ def filled(x, mean):
 
 def standardized(x, mean, variance):
     """Return (x - mean) / standard deviation; NULL is taken for the mean."""
-    x = filled(x, mean)
-    return layers.Normalization(axis=None, mean=mean, variance=variance)(x)
+    return layers.Rescaling(variance**-0.5)(filled(x, mean) - mean)
 
 
 def bucketized(x, boundaries):
@@ -160,7 +159,8 @@ def bucketized(x, boundaries):
 def looked_up(x, vocabulary):
     """Return the place of a value, from 1; values that are not there have 0."""
     lookup = layers.StringLookup if x.dtype == "string" else layers.IntegerLookup
-    return lookup(vocabulary=vocabulary, num_oov_indices=1)(x)
+    # Without a token for unseen values, no value at the front is taken for it.
+    return lookup(vocabulary=vocabulary, num_oov_indices=1, oov_token=None)(x)
 
 
 def parts_looked_up(x, vocabulary):
