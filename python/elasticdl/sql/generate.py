@@ -268,7 +268,7 @@ def _output(plan: TrainPlan, statistics: Statistics) -> list[str]:
 def _compile(plan: TrainPlan, statistics: Statistics) -> str:
     what = head(plan, statistics)
     name = OPTIMIZERS[plan.optimizer][0]
-    options = dict(plan.optimizer_params) or {"learning_rate": 0.001}
+    options = {"learning_rate": 0.001, **dict(plan.optimizer_params)}
     given = ", ".join(f"{key}={literal(value)}" for key, value in options.items())
     allowed = metrics_of.ALLOWED_METRICS[what]
     wanted = tuple(name for name in plan.metrics if name in allowed)

@@ -20,7 +20,8 @@ from elasticdl.sql.plan import (
     Schema,
     Statistics,
 )
-from elasticdl.sql.writing import text
+from elasticdl.sql.problems import StatementError
+from elasticdl.sql.writing import beside, text
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,52 @@ def test_each_vocabulary_beside_the_module_has_a_file_of_its_own(
     ).made
     assert sorted(len(text.splitlines()) for text in made.files.values()) == [75, 280]
     assert all(f'FOLDER / "{Path(name).name}"' in made.module for name in made.files)
+
+
+def test_a_value_with_any_line_end_takes_one_line_of_a_file(tmp_path: Path) -> None:
+    made = tables.trained(
+        "SELECT 'a long value ' || i % 30 || CASE WHEN i % 30 = 5 THEN chr(13) || 'x' "
+        "ELSE '' END AS c, i % 2 AS y FROM range(600) t(i) LABEL y INTO m",
+        tmp_path,
+    ).made
+    (text,) = made.files.values()
+    assert len(text.splitlines()) == 30
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("optimizer = 'sgd'", "SGD(learning_rate=0.001)"),
+        ("optimizer = 'sgd', optimizer.momentum = 0.9",
+         "SGD(learning_rate=0.001, momentum=0.9)"),
+        ("optimizer.beta_1 = 0.5", "Adam(learning_rate=0.001, beta_1=0.5)"),
+        ("optimizer.learning_rate = 0.1", "Adam(learning_rate=0.1)"),
+    ],
+)  # fmt: skip
+def test_the_learning_rate_is_the_documented_one_unless_given(
+    given: str, written: str
+) -> None:
+    sql = f"SELECT * FROM t TO TRAIN DNNClassifier WITH {given} LABEL income INTO m"
+    assert f"keras.optimizers.{written}\n" in tables.generated(sql).module
+
+
+@pytest.mark.parametrize("name", ["evaluation", "explained"])
+def test_no_model_has_the_file_of_metrics_or_explanations(name: str) -> None:
+    made = tables.generated(f"SELECT * FROM t LABEL income INTO {name}")
+    assert made.module_path == f"sql/{name}.py"
+    assert made.module_path not in (beside.EVALUATION_FILE, beside.EXPLAINED_FILE)
+    with pytest.raises(StatementError, match="names no model"):
+        tables.plan(f"SELECT * FROM t LABEL income INTO _{name}")
+
+
+def test_a_name_of_combined_categories_may_be_any_text() -> None:
+    made = tables.generated(
+        "SELECT * FROM t TO TRAIN DNNClassifier "
+        'COLUMN CONCAT(city, BUCKETIZE(age, 4)) AS "q r", EMBEDDING("q r", 6) '
+        "LABEL income INTO m"
+    )
+    compile(made.module, "m.py", "exec")
+    assert "q_r_vector" in made.module
 
 
 if __name__ == "__main__":

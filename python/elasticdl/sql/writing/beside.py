@@ -11,8 +11,9 @@ from elasticdl.sql.metrics import metric_calls
 from elasticdl.sql.plan import Head
 from elasticdl.sql.writing.text import joined, listing, literal
 
-EVALUATION_FILE, EVALUATION = "sql/evaluation.py", "sql.evaluation.eval_metrics_fn"
-EXPLAINED_FILE, EXPLAINED = "sql/explained.py", "sql.explained.model"
+# A model's name begins with a letter, and its module's too: it has none of these.
+EVALUATION_FILE, EVALUATION = "sql/_evaluation.py", "sql._evaluation.eval_metrics_fn"
+EXPLAINED_FILE, EXPLAINED = "sql/_explained.py", "sql._explained.model"
 
 
 def evaluation(head: Head, wanted: Sequence[str]) -> str:
