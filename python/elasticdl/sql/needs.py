@@ -5,8 +5,10 @@ Owns the walk through encodings. Called by `sql.planning` and `sql.generate`. Pu
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from elasticdl.sql.derive import longest
 from elasticdl.sql.plan import (
@@ -80,9 +82,12 @@ def _of_encoding(one: object) -> Iterator[StatisticsNeeded]:
         yield StatisticsNeeded(of, num_buckets=0 if one.boundaries else one.num_buckets)
     elif isinstance(one, Vocabularize):
         yield StatisticsNeeded(
-            of, vocabulary=True, max_size=one.max_size, min_count=one.min_count,
+            vocabulary_of(one),
+            vocabulary=True,
+            max_size=one.max_size,
+            min_count=one.min_count,
             longest=bool(of.split),
-        )  # fmt: skip
+        )
     elif isinstance(one, Hash):
         yield StatisticsNeeded(of, longest=bool(of.split))
     else:
@@ -98,17 +103,23 @@ def measured(of: Source | Log | Split) -> Measured:
     return Measured(of.column)
 
 
+def vocabulary_of(category: Vocabularize) -> Measured:
+    """Return what the vocabulary of a category is about: its limits belong to it."""
+    of = measured(category.of)
+    return replace(of, max_size=category.max_size, min_count=category.min_count)
+
+
 def _both(one: StatisticsNeeded, other: StatisticsNeeded) -> StatisticsNeeded:
-    sizes = [need.max_size for need in (one, other) if need.vocabulary]
+    buckets = [need.num_buckets for need in (one, other) if need.num_buckets]
     return StatisticsNeeded(
         one.of,
         one.moments or other.moments,
-        max(one.num_buckets, other.num_buckets),
+        math.lcm(*buckets) if buckets else 0,
         one.vocabulary or other.vocabulary,
-        None if None in sizes else max((s for s in sizes if s), default=None),
-        min(n.min_count for n in (one, other) if n.vocabulary) if sizes else 1,
+        one.of.max_size,
+        one.of.min_count,
         one.longest or other.longest,
-    )  # fmt: skip
+    )
 
 
 def column_plans(

@@ -98,12 +98,14 @@ class Measured:
     """What a statistic is about: a column, or what a function first makes of it.
 
     With `log` the values are sign(x) * ln(1 + |x|); with `split` a text's parts, of
-    which empty ones do not count.
+    which empty ones do not count. Vocabularies of other limits are other things.
     """
 
     column: str
     log: bool = False
     split: str = ""
+    max_size: int | None = None  # of a vocabulary
+    min_count: int = 1
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class StatisticsNeeded:
 
     of: Measured
     moments: bool = False  # mean, variance (of the population), minimum, maximum
-    num_buckets: int = 0  # boundaries of so many buckets of equal count
+    num_buckets: int = 0  # boundaries of so many buckets of equal count, or multiples
     vocabulary: bool = False
     max_size: int | None = None  # of the vocabulary, most frequent first
     min_count: int = 1
@@ -143,7 +145,7 @@ class ColumnStatistics:
     variance: float | None = None
     minimum: float | None = None
     maximum: float | None = None
-    boundaries: tuple[float, ...] = ()  # num_buckets - 1, ascending, each once
+    boundaries: tuple[float, ...] = ()  # num_buckets - 1, ascending
     vocabulary: tuple[Entry, ...] = ()
     vocabulary_file: str = ""
     vocabulary_size: int = 0  # without NULL and unseen

@@ -104,7 +104,7 @@ def _measured(need: StatisticsNeeded) -> ColumnStatistics:
         ordered = sorted(numbers)
         places = [len(ordered) * i // max(1, need.num_buckets) for i in range(100)]
         cuts = [ordered[place] for place in places[1 : max(1, need.num_buckets)]]
-        found["boundaries"] = tuple(sorted(set(cuts)))
+        found["boundaries"] = tuple(cuts)
     if need.of.split:
         found["longest"] = max(len(value.split(need.of.split)) for value in values)
         values = [part for value in values for part in value.split(need.of.split)]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -184,6 +185,26 @@ def test_a_name_of_combined_categories_may_be_any_text() -> None:
     )
     compile(made.module, "m.py", "exec")
     assert "q_r_vector" in made.module
+
+
+def test_each_use_of_a_column_has_the_limits_that_it_asks_for(tmp_path: Path) -> None:
+    trained = tables.trained(
+        "SELECT 'c' || sqrt(i)::INT AS c, i AS n, i % 2 AS y FROM range(1000) t(i) "
+        "TO TRAIN WideAndDeepClassifier "
+        "COLUMN VOCABULARIZE(c, max_size=3), BUCKETIZE(n, 4) FOR wide "
+        "COLUMN EMBEDDING(c, 8), VOCABULARIZE(c, min_count=60), BUCKETIZE(n, 10), "
+        "BUCKETIZE(n, 3) FOR deep LABEL y INTO m",
+        tmp_path,
+    )
+    sizes = [
+        len(found.vocabulary) for found in trained.statistics.columns
+        if found.of.column == "c"
+    ]  # fmt: skip
+    assert sorted(sizes) == [2, 3, 33]
+    every = " ".join(trained.made.module.split())
+    for count in (3, 4, 10):
+        cuts = [math.ceil(1000 * i / count) - 1 for i in range(1, count)]
+        assert f"[{', '.join(f'{cut}.0' for cut in cuts)}" in every
 
 
 if __name__ == "__main__":

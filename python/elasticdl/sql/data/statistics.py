@@ -168,15 +168,15 @@ def _read(need: StatisticsNeeded, answer: Any, num_rows: int) -> ColumnStatistic
         variance=variance,
         minimum=least,
         maximum=most,
-        boundaries=tuple(sorted(set(bounds))),
+        boundaries=tuple(sorted(bounds)),
         longest=longest,
     )
 
 
 def _infinite(column: str) -> DataError:
     return DataError(
-        f"column {column}: it has infinite numbers (or above 3.4e38), of which there is "
-        f"no mean; exclude these rows: WHERE isfinite({quoted(column)})"
+        f"column {column}: it has infinite numbers (or above 3.4e38), of which there "
+        f"is no mean; exclude these rows: WHERE isfinite({quoted(column)})"
     )
 
 

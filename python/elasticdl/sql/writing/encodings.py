@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from elasticdl.sql.needs import identifier, measured
+from elasticdl.sql.needs import identifier, measured, vocabulary_of
 from elasticdl.sql.plan import (
     NULL_INTEGER,
     NULL_TEXT,
@@ -271,7 +271,7 @@ class EncodingWriter:
         return Ids(name, len(boundaries) + 2)
 
     def _vocabularized(self, category: Vocabularize) -> Ids:
-        found = self.statistics.of(measured(category.of))
+        found = self.statistics.of(vocabulary_of(category))
         name = self.name(f"{self._feature(category.of)}_id")
         array = isinstance(category.of, Source) and category.of.several
         several = isinstance(category.of, Split) or array
@@ -381,14 +381,11 @@ def _nothing(*, integer: bool, array: bool) -> str | int:
 
 
 def _chosen(boundaries: tuple[float, ...], num_buckets: int) -> tuple[float, ...]:
-    """Return the boundaries for fewer buckets, where more were computed for another."""
+    """Return the boundaries of so many buckets, of which a multiple was computed."""
     if not boundaries:
         return (0.0,)
-    if len(boundaries) < num_buckets:
-        return boundaries
-    step = (len(boundaries) + 1) / num_buckets
-    places = [round(step * i) - 1 for i in range(1, num_buckets)]
-    return tuple(boundaries[place] for place in dict.fromkeys(places))
+    step = (len(boundaries) + 1) // num_buckets
+    return tuple(dict.fromkeys(boundaries[step - 1 :: step]))
 
 
 def _of(of: Source | Log) -> str:
