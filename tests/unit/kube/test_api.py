@@ -297,6 +297,19 @@ def test_a_first_list_that_is_refused_is_an_error(server) -> None:
     run(server, story, refusal(403, "Forbidden", "cannot list resource pods"))
 
 
+@pytest.mark.parametrize("code", [401, 403, 404])
+def test_a_later_list_that_is_refused_is_an_error_for_who_asks_for_it(
+    server, code
+) -> None:
+    async def story(api: ApiServer) -> None:
+        shown = reflect(api, "/pods", {}, until_refused=True)
+        with pytest.raises(ApiError, match="taken away"):
+            assert [isinstance(one, Listing) async for one in shown] == [True]
+
+    broken = (0, {}, {})
+    run(server, story, listing("5"), broken, refusal(code, "", "taken away"))
+
+
 # -- how many events --------------------------------------------------------------
 
 
