@@ -22,6 +22,7 @@ from elasticdl.job.spec.replicas import WorkerSpec
 GRANT_SECONDS = 1800.0
 # Nobody is to be granted anything for good, by a slip or a wrong clock.
 _LONGEST_SECONDS = 6 * 3600.0
+_LATEST = 1e15  # Unix seconds; a whole number may be too large for a float
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def parse_grant(text: str) -> Read:
         return _nothing(f"workers: got {_short(workers)}, expected a whole number")
     if not _is_whole(until) and not isinstance(until, float):
         return _nothing(f"until: got {_short(until)}, expected Unix seconds")
-    if not math.isfinite(until):
-        return _nothing(f"until: got {until}, expected Unix seconds")
+    if not abs(until) < _LATEST:  # nor is NaN
+        return _nothing(f"until: got {_short(until)}, expected Unix seconds")
     if not isinstance(leave, list) or not all(_is_whole(one) for one in leave):
         return _nothing(f"leave: got {_short(leave)}, expected workers' numbers")
     return Read(
@@ -96,8 +97,8 @@ def parse_grant(text: str) -> Read:
             workers=workers,
             leave=tuple(dict.fromkeys(leave)),
             until=float(until),
-            by=str(tree.get("by") or ""),
-            why=" ".join(str(tree.get("why") or "").split()),
+            by=_text(tree.get("by")),
+            why=" ".join(_text(tree.get("why")).split()),
         )
     )
 
@@ -163,6 +164,11 @@ def _by(grant: Grant) -> str:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    """Return a text that can be written: half a character of JSON cannot."""
+    return str(value or "").encode(errors="replace").decode()
 
 
 def _short(value: Any) -> str:
