@@ -11,6 +11,7 @@ from elasticdl.controller.jobs import (
 from elasticdl.controller.reading import node_of, pod_of
 from elasticdl.job.grant import Grant, format_grant
 from elasticdl.job.names import Role
+from elasticdl.kube.amounts import quantity
 from elasticdl.kube.inventory import Serving
 from elasticdl.planner.view import (
     Expression,
@@ -203,6 +204,41 @@ def test_a_job_is_what_its_config_map_says():
 
 def test_a_specification_that_nobody_could_run_is_no_job():
     assert read(config_map("kind: job\njob: {name: digits, worker: 3}\n")) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"worker.yaml": "spec: {containers: 5}"},
+        {"worker.yaml": "spec: {containers: [x]}"},
+        {"worker.yaml": "spec: {tolerations: [x]}"},
+        {"worker.yaml": "spec: {nodeSelector: {a: b, 1: c}}"},
+        {"worker.yaml": "spec: {x: 2024-13-45}"},
+        {"worker.yaml": "spec: " + "[" * 3000 + "]" * 3000},
+        {"worker.yaml": TEMPLATE.replace("1500m", "1e306")},
+        {"ps.yaml": "spec: {x: !!int foo}"},
+        {"job.yaml": "{[1]: 2, {a: 1}: 3}"},
+        {"job.yaml": VALUES + "  master: {resources: {cpu: 1.0e+306}}\n"},
+        {"platform.yaml": "run: " + "9" * 5000},
+    ],
+)
+def test_a_job_whose_texts_cannot_be_read_is_left_alone_and_told_of_once(data, caplog):
+    reader = JobReader()
+    for annotations in ({}, {"elasticdl.org/workers": "renewed"}):
+        item = config_map(annotations=annotations, **data)
+        assert reader.read(item, CLASSES) is None
+    [line] = caplog.messages
+    assert line.startswith("job ml/digits is left alone: ")
+    assert len(line) < 400
+    assert reader.read(config_map(), CLASSES) is not None
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "-inf", "1e400", "9" * 310 + "Gi"])
+def test_an_amount_that_is_not_finite_is_none(text):
+    assert quantity(text) == 0.0
+    limits = {"requests": {"cpu": text, "memory": text}}
+    read = pod_of(pod(containers=[{"name": "c", "resources": limits}]), SERVING)
+    assert read.request.get("cpu") == 0
 
 
 def test_config_maps_of_masters_and_of_others_are_no_jobs():
