@@ -214,7 +214,7 @@ def test_a_specification_that_nobody_could_run_is_no_job():
         {"worker.yaml": "spec: {tolerations: [x]}"},
         {"worker.yaml": "spec: {nodeSelector: {a: b, 1: c}}"},
         {"worker.yaml": "spec: {x: 2024-13-45}"},
-        {"worker.yaml": "spec: " + "[" * 3000 + "]" * 3000},
+        {"worker.yaml": "spec: " + "[" * 1100 + "]" * 1100},
         {"worker.yaml": TEMPLATE.replace("1500m", "1e306")},
         {"ps.yaml": "spec: {x: !!int foo}"},
         {"job.yaml": "{[1]: 2, {a: 1}: 3}"},

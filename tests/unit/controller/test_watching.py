@@ -2,20 +2,16 @@
 
 import asyncio
 import json
-import threading
-from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from elasticdl.controller.watching import WatchedCluster, Watches
-from elasticdl.kube.api import ApiServer
 from elasticdl.kube.inventory import Serving
 from elasticdl.planner.view import JobKey
-from kubernetes.client.configuration import Configuration
 
+from tests.unit.controller.api_server import Server, listing, until
 from tests.unit.controller.test_reading import config_map, pod
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
@@ -25,73 +21,12 @@ BOUND_SECONDS = 20.0
 FORBIDDEN = (403, {"kind": "Status", "message": "forbidden", "reason": "Forbidden"})
 
 
-class Server:
-    """Answers each path by its own script; the last answer stays.
-
-    A watch whose script is over stays open.
-    """
-
-    def __init__(self) -> None:
-        self.scripts: dict[str, list[Any]] = {}
-        self.asked: dict[str, int] = defaultdict(int)
-        self.over = threading.Event()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server.answer(self)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        self.thread = threading.Thread(
-            target=self.http.serve_forever, kwargs={"poll_interval": 0.01}
-        )
-        self.thread.start()
-
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        path, _, query = handler.path.partition("?")
-        watch = "watch=true" in query
-        key = f"{path}?watch" if watch else path
-        script = self.scripts.get(key, [])
-        number = self.asked[key]
-        self.asked[key] += 1
-        if watch and number >= len(script):
-            handler.send_response(200)
-            handler.end_headers()
-            handler.wfile.flush()
-            self.over.wait()
-            return
-        status, content = script[min(number, len(script) - 1)] if script else (404, {})
-        handler.send_response(status)
-        handler.end_headers()
-        with suppress(OSError):
-            if status == 200 and watch:
-                handler.wfile.write("".join(content).encode())
-                handler.wfile.flush()
-                self.over.wait()
-            else:
-                handler.wfile.write(json.dumps(content).encode())
-
-    def close(self) -> None:
-        self.over.set()
-        self.http.shutdown()
-        self.thread.join()
-        self.http.server_close()
-
-
 @pytest.fixture
 def server():
     one = Server()
     one.scripts |= {NODES: [listing()], PODS: [listing(master())]}
     yield one
     one.close()
-
-
-def listing(*items: Any) -> Any:
-    return 200, {"metadata": {"resourceVersion": "5"}, "items": list(items)}
 
 
 def event(kind: str, item: Any) -> str:
@@ -111,9 +46,7 @@ def watching(server: Server, story: Story) -> None:
     """Run a story while the cluster is followed."""
 
     async def main() -> None:
-        configuration = Configuration()
-        configuration.host = f"http://127.0.0.1:{server.http.server_port}"
-        api = ApiServer(configuration)
+        api = server.connection()
         watches = Watches(Serving(1_000_000), namespaces=("ml",), by="ops/controller")
         cluster = WatchedCluster(api, watches)
         watch = asyncio.create_task(cluster.watch())
@@ -126,11 +59,6 @@ def watching(server: Server, story: Story) -> None:
             await api.close()
 
     asyncio.run(main())
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0.02)
 
 
 def test_a_namespace_that_may_no_longer_be_read_holds_up_no_plan(server):
