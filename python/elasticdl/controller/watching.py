@@ -271,10 +271,13 @@ class WatchedCluster:
             self._whole(namespace)
             return
         item, deleted = seen.item, seen.deleted  # type: ignore[attr-defined]
-        if not is_job(item):
-            return
-        if deleted:
-            self._forget(_key(item))
+        if deleted or not is_job(item):
+            # By its name: one that is no job any more may have lost its label too.
+            name = item["metadata"]["name"]
+            key = JobKey(namespace, name.removeprefix(names.config_map_name("")))
+            if key not in self._items or names.config_map_name(key.name) != name:
+                return
+            self._forget(key)
         else:
             before = self._items.get(_key(item))
             self._items[_key(item)] = item

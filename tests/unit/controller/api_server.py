@@ -5,7 +5,6 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -26,6 +25,8 @@ class Server:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
             def do_GET(self) -> None:
                 server.answer(self)
 
@@ -44,28 +45,32 @@ class Server:
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         path, _, query = handler.path.partition("?")
         if handler.command != "GET":
+            handler.rfile.read(int(handler.headers["Content-Length"]))
             path = f"{handler.command} {path}"
         watch = "watch=true" in query
         key = f"{path}?watch" if watch else path
         script = self.scripts.get(key, [])
         number = self.asked[key]
         self.asked[key] += 1
-        if watch and number >= len(script):
-            handler.send_response(200)
-            handler.end_headers()
-            handler.wfile.flush()
-            self.over.wait()
-            return
-        status, content = script[min(number, len(script) - 1)] if script else (404, {})
+        if watch:
+            status, content = script[number] if number < len(script) else (200, [])
+        else:
+            last = min(number, len(script) - 1)
+            status, content = script[last] if script else (404, {})
         handler.send_response(status)
+        if isinstance(content, list):  # the events of a watch, then nothing
+            handler.send_header("Transfer-Encoding", "chunked")
+            handler.end_headers()
+            for event in content:
+                data = event.encode()
+                handler.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+            self.over.wait()
+            handler.wfile.write(b"0\r\n\r\n")
+            return
+        data = json.dumps(content).encode()
+        handler.send_header("Content-Length", str(len(data)))
         handler.end_headers()
-        with suppress(OSError):
-            if status == 200 and watch:
-                handler.wfile.write("".join(content).encode())
-                handler.wfile.flush()
-                self.over.wait()
-            else:
-                handler.wfile.write(json.dumps(content).encode())
+        handler.wfile.write(data)
 
     def close(self) -> None:
         self.over.set()

@@ -17,7 +17,7 @@ from tests.unit.controller.test_reading import config_map, pod
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 JOBS = "/api/v1/namespaces/ml/configmaps"
 DIGITS = JobKey("ml", "digits")
-BOUND_SECONDS = 20.0
+BOUND_SECONDS = 8.0
 FORBIDDEN = (403, {"kind": "Status", "message": "forbidden", "reason": "Forbidden"})
 
 
@@ -34,9 +34,11 @@ def event(kind: str, item: Any) -> str:
     return json.dumps({"type": kind, "object": item}) + "\n"
 
 
-def master() -> Any:
-    labels = {"elasticdl-job-name": "digits", "elasticdl-replica-type": "master"}
-    return pod(labels=labels, nodeName="n1", priority=0)
+def master(job: str = "digits") -> Any:
+    labels = {"elasticdl-job-name": job, "elasticdl-replica-type": "master"}
+    made = pod(labels=labels, nodeName="n1", priority=0)
+    made["metadata"] |= {"uid": job}
+    return made
 
 
 Story = Callable[[WatchedCluster], Awaitable[None]]
@@ -84,5 +86,61 @@ def test_a_namespace_whose_watch_broke_keeps_its_jobs(server):
         await until(lambda: DIGITS in cluster.jobs())
         await until(lambda: server.asked[JOBS] == 2 and cluster.age == 0.0)
         assert DIGITS in cluster.jobs()
+
+    watching(server, story)
+
+
+def last() -> Any:
+    item = config_map()
+    item["metadata"]["name"] = "elasticdl-last"
+    item["metadata"]["labels"] = {"elasticdl-job-name": "last"}
+    return item
+
+
+def without_job() -> Any:
+    item = config_map()
+    del item["data"]["job.yaml"]
+    return item
+
+
+def without_label() -> Any:
+    item = config_map()
+    item["metadata"]["labels"] = {}
+    return item
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        ("DELETED", config_map()),
+        ("MODIFIED", without_job()),
+        ("DELETED", without_job()),
+        ("DELETED", without_label()),
+    ],
+)
+def test_a_job_that_is_deleted_or_no_job_any_more_is_forgotten(server, gone):
+    server.scripts |= {
+        PODS: [listing(master("digits"), master("last"))],
+        JOBS: [listing(config_map())],
+        f"{JOBS}?watch": [(200, [event(*gone), event("ADDED", last())])],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        await until(lambda: {key.name for key in cluster.jobs()} == {"last"})
+
+    watching(server, story)
+
+
+def test_a_config_map_of_another_name_takes_no_job_with_it(server):
+    other = without_job()
+    other["metadata"]["name"] = "digits"
+    server.scripts |= {
+        PODS: [listing(master("digits"), master("last"))],
+        JOBS: [listing(config_map())],
+        f"{JOBS}?watch": [(200, [event("DELETED", other), event("ADDED", last())])],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        await until(lambda: {one.name for one in cluster.jobs()} == {"digits", "last"})
 
     watching(server, story)
