@@ -181,7 +181,7 @@ def with_grant(
     A job that another living controller decides about is one of fixed size.
     """
     grant = known.grant
-    if grant is None or grant.expired(now=now):
+    if grant is None or not grant.in_force(now=now):
         return known.job
     if is_foreign(grant, by=by, now=now, grant_seconds=grant_seconds):
         return replace(known.job, elastic=False, replicas=max(1, grant.workers))
@@ -194,7 +194,7 @@ def is_foreign(
     grant: Grant, *, by: str, now: float, grant_seconds: float = GRANT_SECONDS
 ) -> bool:
     """Whether a grant is another controller's, which lives."""
-    if not grant.by or grant.by == by:
+    if not grant.by or grant.by == by or not grant.in_force(now=now):
         return False
     age = grant_seconds - (grant.until - now)
     return age < _LIVING * grant_seconds

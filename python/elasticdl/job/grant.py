@@ -21,7 +21,7 @@ from elasticdl.job.spec.replicas import WorkerSpec
 # As long a job obeys a controller that is dead.
 GRANT_SECONDS = 1800.0
 # Nobody is to be granted anything for good, by a slip or a wrong clock.
-_LONGEST_SECONDS = 6 * 3600.0
+LONGEST_GRANT_SECONDS = 6 * 3600.0
 _LATEST = 1e15  # Unix seconds; a whole number may be too large for a float
 
 
@@ -38,6 +38,10 @@ class Grant:
     def expired(self, *, now: float) -> bool:
         """Whether its time is over."""
         return now >= self.until
+
+    def in_force(self, *, now: float) -> bool:
+        """Whether it may hold now; one that is dated too far ahead never held."""
+        return now < self.until <= now + LONGEST_GRANT_SECONDS
 
     def same_as(self, other: Grant | None) -> bool:
         """Whether both ask for the same, whoever wrote them and until when."""
@@ -121,11 +125,11 @@ def what_holds(
     if grant.expired(now=now):
         ago = now - grant.until
         return _nothing(f"it ended {ago:.0f} s ago by the master's clock")
-    if grant.until - now > _LONGEST_SECONDS:
+    if not grant.in_force(now=now):
         hours = (grant.until - now) / 3600
         return _nothing(
             f"until: got a time in {hours:.0f} h, expected one within "
-            f"{_LONGEST_SECONDS / 3600:.0f} h"
+            f"{LONGEST_GRANT_SECONDS / 3600:.0f} h"
         )
     least, most = worker.bounds
     workers = min(max(grant.workers, least), most)

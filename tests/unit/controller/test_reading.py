@@ -9,8 +9,9 @@ from elasticdl.controller.jobs import (
     with_grant,
 )
 from elasticdl.controller.reading import node_of, pod_of
-from elasticdl.job.grant import Grant, format_grant
+from elasticdl.job.grant import Grant, Read, format_grant, what_holds
 from elasticdl.job.names import Role
+from elasticdl.job.spec.replicas import WorkerSpec
 from elasticdl.kube.amounts import quantity
 from elasticdl.kube.inventory import Serving
 from elasticdl.planner.view import (
@@ -22,6 +23,7 @@ from elasticdl.planner.view import (
 )
 
 SERVING = Serving(1_000_000)
+WORKER = WorkerSpec(replicas=3, min=2, max=8)
 NOW = 1_795_400_000.0
 AT, CREATED = 1_767_261_600.0, "2026-01-01T10:00:00Z"
 GI = 2**30
@@ -270,6 +272,15 @@ def test_the_grant_in_force_is_part_of_the_job():
 def test_an_expired_grant_is_none():
     old = Grant(5, until=NOW - 1, by="ops/controller")
     assert granted(old, by="ops/controller").granted is None
+
+
+@pytest.mark.parametrize("by", ["ops/controller", "other/controller", ""])
+def test_a_grant_that_no_master_obeys_is_none(by):
+    ahead = Grant(5, until=NOW + 8 * 3600, by=by)
+    assert what_holds(Read(ahead), WORKER, known=(), now=NOW).grant is None
+    job = granted(ahead, by="ops/controller")
+    assert job.granted is None
+    assert job.takes_part
 
 
 def test_a_job_of_another_living_controller_has_the_size_that_that_one_gave():
