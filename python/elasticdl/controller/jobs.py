@@ -178,16 +178,18 @@ def with_grant(
 ) -> Job:
     """Return the job with the grant that is in force.
 
-    A job that another living controller decides about is one of fixed size.
+    A job that another living controller decides about is one of fixed size, within its
+    user's bounds, as its master has it.
     """
-    grant = known.grant
+    job, grant = known.job, known.grant
     if grant is None or not grant.in_force(now=now):
-        return known.job
+        return job
     if is_foreign(grant, by=by, now=now, grant_seconds=grant_seconds):
-        return replace(known.job, elastic=False, replicas=max(1, grant.workers))
-    return replace(
-        known.job, granted=grant.workers, leave=grant.leave, until=grant.until
-    )
+        if not job.takes_part:
+            return job
+        size = min(max(grant.workers, job.floor), job.max)
+        return replace(job, elastic=False, replicas=size)
+    return replace(job, granted=grant.workers, leave=grant.leave, until=grant.until)
 
 
 def is_foreign(

@@ -290,6 +290,20 @@ def test_a_job_of_another_living_controller_has_the_size_that_that_one_gave():
     assert (job.replicas, job.granted) == (5, None)
 
 
+@pytest.mark.parametrize(("workers", "size"), [(1000, 8), (0, 2), (-5, 2)])
+def test_another_controllers_grant_counts_within_the_users_bounds(workers, size):
+    theirs = Grant(workers, until=NOW + 1800, by="other/controller")
+    assert what_holds(Read(theirs), WORKER, known=(), now=NOW).grant.workers == size
+    assert granted(theirs, by="ops/controller").replicas == size
+
+
+def test_another_controllers_grant_is_nothing_to_a_job_of_fixed_size():
+    theirs = Grant(7, until=NOW + 1800, by="other/controller")
+    annotations = {"elasticdl.org/workers": format_grant(theirs)}
+    fixed = read(config_map(VALUES.replace("max: 8, ", ""), annotations=annotations))
+    assert with_grant(fixed, by="ops/controller", now=NOW) == fixed.job
+
+
 def test_a_controller_that_does_not_renew_is_no_living_one():
     theirs = Grant(5, until=NOW + 600, by="other/controller")
     assert not is_foreign(theirs, by="ops/controller", now=NOW)
