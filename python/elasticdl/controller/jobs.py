@@ -31,6 +31,18 @@ Json = dict[str, Any]
 # A living controller renews when a third of a grant's time is over; a bit more for its
 # clock, and for an API server that was away.
 _LIVING = 0.5
+# What texts may cause that nobody checked: the templates, and a platform of another
+# version.
+_UNREADABLE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    YAMLError,
+)
 
 
 @dataclass(frozen=True)
@@ -94,11 +106,13 @@ class JobReader:
         """Begin with nothing parsed."""
         self._parsed: dict[JobKey, tuple[object, JobSpec | None, Job]] = {}
         self._known: dict[JobKey, tuple[Json, object, KnownJob | None]] = {}
+        self._unreadable: dict[JobKey, Json] = {}  # their texts, as they were logged
 
     def forget(self, key: JobKey) -> None:
         """Drop what is kept of a job that is gone."""
         self._parsed.pop(key, None)
         self._known.pop(key, None)
+        self._unreadable.pop(key, None)
 
     def read(self, item: Json, classes: Classes) -> KnownJob | None:
         """Return the job of a ConfigMap; None for one that nobody could run."""
@@ -108,8 +122,27 @@ class JobReader:
         last = self._known.get(key)
         # At rest all jobs are asked for each few seconds, and none has changed.
         if last is None or last[0] is not item or last[1] != classed:
-            last = self._known[key] = (item, classed, self._read(key, item, classes))
+            known = self._read_or_leave(key, item, classes)
+            last = self._known[key] = (item, classed, known)
         return last[2]
+
+    def _read_or_leave(
+        self, key: JobKey, item: Json, classes: Classes
+    ) -> KnownJob | None:
+        """Read one job; what is wrong with it is nothing to the others."""
+        try:
+            known = self._read(key, item, classes)
+        except _UNREADABLE as error:
+            if self._unreadable.get(key) != item["data"]:
+                what = " ".join(str(error).split())[:200]
+                log.warning(
+                    "job %s is left alone: its ConfigMap cannot be read: %s: %s",
+                    key, type(error).__name__, what,
+                )  # fmt: skip
+            self._unreadable[key] = item["data"]
+            return None
+        self._unreadable.pop(key, None)
+        return known
 
     def _read(self, key: JobKey, item: Json, classes: Classes) -> KnownJob | None:
         metadata, data = item["metadata"], item["data"]
@@ -145,23 +178,25 @@ def with_grant(
 ) -> Job:
     """Return the job with the grant that is in force.
 
-    A job that another living controller decides about is one of fixed size.
+    A job that another living controller decides about is one of fixed size, within its
+    user's bounds, as its master has it.
     """
-    grant = known.grant
-    if grant is None or grant.expired(now=now):
-        return known.job
+    job, grant = known.job, known.grant
+    if grant is None or not grant.in_force(now=now):
+        return job
     if is_foreign(grant, by=by, now=now, grant_seconds=grant_seconds):
-        return replace(known.job, elastic=False, replicas=max(1, grant.workers))
-    return replace(
-        known.job, granted=grant.workers, leave=grant.leave, until=grant.until
-    )
+        if not job.takes_part:
+            return job
+        size = min(max(grant.workers, job.floor), job.max)
+        return replace(job, elastic=False, replicas=size)
+    return replace(job, granted=grant.workers, leave=grant.leave, until=grant.until)
 
 
 def is_foreign(
     grant: Grant, *, by: str, now: float, grant_seconds: float = GRANT_SECONDS
 ) -> bool:
     """Whether a grant is another controller's, which lives."""
-    if not grant.by or grant.by == by:
+    if not grant.by or grant.by == by or not grant.in_force(now=now):
         return False
     age = grant_seconds - (grant.until - now)
     return age < _LIVING * grant_seconds

@@ -4,8 +4,8 @@ Owns the copy of them, kept by lists and watches, and how old it is. Made by
 `controller.main` and lives in one event loop. Only reads. Must not know plans.
 
 Jobs are looked for where their pods are, and where it is told to look. A namespace
-whose ConfigMaps may not be read has a platform that does not name this controller: it
-is asked again a minute later.
+whose ConfigMaps may not be read, or no longer, has a platform that does not name this
+controller: its jobs are left alone, and it is asked again a minute later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -243,10 +243,15 @@ class WatchedCluster:
             try:
                 async with aclosing(
                     reflect(
-                        self._api, path, _OF_JOBS, on_gap=lambda: self._gap(namespace)
+                        self._api,
+                        path,
+                        _OF_JOBS,
+                        on_gap=lambda: self._gap(namespace),
+                        until_refused=True,
                     )
                 ) as seen_all:
                     async for seen in seen_all:
+                        told = False
                         self._take_jobs(namespace, seen)
             except ApiError as error:
                 if not told:
@@ -254,22 +259,25 @@ class WatchedCluster:
                         "jobs of namespace %s are left alone: %s", namespace, error
                     )
                 told = True
-                self._drop(namespace)
+                self._keep(namespace, ())
                 self._whole(namespace)  # nothing of it is seen, nor to be
             await asyncio.sleep(_REFUSED_SECONDS)
 
     def _take_jobs(self, namespace: str, seen: object) -> None:
         if isinstance(seen, Listing):
-            self._drop(namespace)
-            for item in filter(is_job, seen.items):
-                self._items[_key(item)] = item
+            listed = {_key(item): item for item in filter(is_job, seen.items)}
+            self._keep(namespace, listed)
+            self._items |= listed
             self._whole(namespace)
             return
         item, deleted = seen.item, seen.deleted  # type: ignore[attr-defined]
-        if not is_job(item):
-            return
-        if deleted:
-            self._forget(_key(item))
+        if deleted or not is_job(item):
+            # By its name: one that is no job any more may have lost its label too.
+            name = item["metadata"]["name"]
+            key = JobKey(namespace, name.removeprefix(names.config_map_name("")))
+            if key not in self._items or names.config_map_name(key.name) != name:
+                return
+            self._forget(key)
         else:
             before = self._items.get(_key(item))
             self._items[_key(item)] = item
@@ -277,9 +285,11 @@ class WatchedCluster:
                 return
         self.changed.set()
 
-    def _drop(self, namespace: str) -> None:
-        for key in [key for key in self._items if key.namespace == namespace]:
-            del self._items[key]
+    def _keep(self, namespace: str, listed: Container[JobKey]) -> None:
+        """Forget the other jobs of a namespace."""
+        for key in list(self._items):
+            if key.namespace == namespace and key not in listed:
+                self._forget(key)
 
     def _forget(self, key: JobKey) -> None:
         self._items.pop(key, None)

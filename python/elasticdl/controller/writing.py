@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elasticdl.controller.jobs import KnownJob, is_foreign
-from elasticdl.job.grant import Grant
+from elasticdl.job.grant import LONGEST_GRANT_SECONDS, Grant
 from elasticdl.planner.outcome import Plan
 from elasticdl.planner.view import JobKey
 
@@ -44,7 +44,7 @@ def due_writes(
         if known is None:  # it went while the plan was made
             continue
         old = known.grant
-        living = old is not None and not old.expired(now=now)
+        living = old is not None and old.in_force(now=now)
         if (
             living
             and old is not None
@@ -54,7 +54,7 @@ def due_writes(
         new = Grant(
             workers=size,
             leave=tuple(plan.leave.get(key, ())),
-            until=now + grant_seconds,
+            until=now + min(grant_seconds, LONGEST_GRANT_SECONDS),
             by=by,
             why=plan.reasons.get(key, ""),
         )

@@ -21,7 +21,8 @@ from elasticdl.job.spec.replicas import WorkerSpec
 # As long a job obeys a controller that is dead.
 GRANT_SECONDS = 1800.0
 # Nobody is to be granted anything for good, by a slip or a wrong clock.
-_LONGEST_SECONDS = 6 * 3600.0
+LONGEST_GRANT_SECONDS = 6 * 3600.0
+_LATEST = 1e15  # Unix seconds; a whole number may be too large for a float
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,10 @@ class Grant:
     def expired(self, *, now: float) -> bool:
         """Whether its time is over."""
         return now >= self.until
+
+    def in_force(self, *, now: float) -> bool:
+        """Whether it may hold now; one that is dated too far ahead never held."""
+        return now < self.until <= now + LONGEST_GRANT_SECONDS
 
     def same_as(self, other: Grant | None) -> bool:
         """Whether both ask for the same, whoever wrote them and until when."""
@@ -87,8 +92,8 @@ def parse_grant(text: str) -> Read:
         return _nothing(f"workers: got {_short(workers)}, expected a whole number")
     if not _is_whole(until) and not isinstance(until, float):
         return _nothing(f"until: got {_short(until)}, expected Unix seconds")
-    if not math.isfinite(until):
-        return _nothing(f"until: got {until}, expected Unix seconds")
+    if not abs(until) < _LATEST:  # nor is NaN
+        return _nothing(f"until: got {_short(until)}, expected Unix seconds")
     if not isinstance(leave, list) or not all(_is_whole(one) for one in leave):
         return _nothing(f"leave: got {_short(leave)}, expected workers' numbers")
     return Read(
@@ -96,8 +101,8 @@ def parse_grant(text: str) -> Read:
             workers=workers,
             leave=tuple(dict.fromkeys(leave)),
             until=float(until),
-            by=str(tree.get("by") or ""),
-            why=" ".join(str(tree.get("why") or "").split()),
+            by=_text(tree.get("by")),
+            why=" ".join(_text(tree.get("why")).split()),
         )
     )
 
@@ -120,11 +125,11 @@ def what_holds(
     if grant.expired(now=now):
         ago = now - grant.until
         return _nothing(f"it ended {ago:.0f} s ago by the master's clock")
-    if grant.until - now > _LONGEST_SECONDS:
+    if not grant.in_force(now=now):
         hours = (grant.until - now) / 3600
         return _nothing(
             f"until: got a time in {hours:.0f} h, expected one within "
-            f"{_LONGEST_SECONDS / 3600:.0f} h"
+            f"{LONGEST_GRANT_SECONDS / 3600:.0f} h"
         )
     least, most = worker.bounds
     workers = min(max(grant.workers, least), most)
@@ -163,6 +168,11 @@ def _by(grant: Grant) -> str:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    """Return a text that can be written: half a character of JSON cannot."""
+    return str(value or "").encode(errors="replace").decode()
 
 
 def _short(value: Any) -> str:

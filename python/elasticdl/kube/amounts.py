@@ -6,6 +6,7 @@ Pure. Must not know classes of pods.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,9 +49,10 @@ def quantity(text: object) -> float:
     written = str(text or "0")
     number = written.rstrip("numkKMGTPEi")
     try:
-        return float(number) * _UNITS[written[len(number) :]]
+        amount = float(number) * _UNITS[written[len(number) :]]
     except (ValueError, KeyError):
         return 0.0
+    return amount if math.isfinite(amount) else 0.0
 
 
 def amounts(resources: Json | None) -> Amounts:

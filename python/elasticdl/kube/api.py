@@ -145,10 +145,15 @@ class ApiServer:
     ) -> Json:
         """Make one call and wait for the answer. Raises ApiError."""
         response = self._send(method, _url(path, query), body, content_type)
-        data = response.data
+        data = _whole(response)
         if not 200 <= response.status < 300:
             raise refusal(method, path, response.status, response.headers, data)
-        answer: Json = json.loads(data) if data else {}
+        try:
+            answer = json.loads(data) if data else {}
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):  # a page of something before the server
+            raise ApiError(f"{method} {path}: the answer is no JSON object")
         return answer
 
     def lines(
@@ -282,7 +287,7 @@ class ApiServer:
             read_seconds=_SILENT_WATCH_SECONDS,
         )
         if response.status != 200:
-            data = response.data
+            data = _whole(response)
             raise refusal("watch", path, response.status, response.headers, data)
         return response
 
@@ -327,6 +332,14 @@ class ApiServer:
 
 def _url(path: str, query: Mapping[str, str] | None) -> str:
     return f"{path}?{urlencode(query)}" if query else path
+
+
+def _whole(response: urllib3.BaseHTTPResponse) -> bytes:
+    """Return all of an answer. Raises ApiError where it is cut off."""
+    try:
+        return response.data
+    except urllib3.exceptions.HTTPError as error:
+        raise unanswered(error) from error
 
 
 def _read_events(

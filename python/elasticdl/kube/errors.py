@@ -78,10 +78,12 @@ def refusal(
 ) -> ApiError:
     """Return the server's refusal in its own words."""
     said: Json = {}
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         parsed = json.loads(data)
         said = parsed if isinstance(parsed, dict) else {}
-    details = said.get("details") or {}
+    details = said.get("details")
+    if not isinstance(details, dict):  # a proxy's own document
+        details = {}
     wait = headers.get("Retry-After", "") or str(details.get("retryAfterSeconds", ""))
     return ApiError(
         said.get("message") or f"{method} {path}: HTTP status {status}",

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 # The server ends a watch after so long; many masters shall not come back at once.
 _WATCH_SECONDS = (240, 300)
 _GONE = 410
+_TAKEN_AWAY = (401, 403, 404)  # a permission, or what the path is in
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,24 @@ async def reflect(
     selector: Mapping[str, str],
     *,
     on_gap: Callable[[], None] = lambda: None,
+    until_refused: bool = False,
 ) -> AsyncGenerator[Listing | WatchEvent, None]:
     """Yield the whole list, then changes; the whole list again after an interruption.
 
     `selector` is `labelSelector` or `fieldSelector`. Outages are waited out. Raises
     ApiError if the first list is refused; later a refusal (the permission was taken
-    away) is waited out too: what runs, runs. `on_gap` is called when changes begin to
-    be missed, until the next list.
+    away) is waited out too: what runs, runs; with `until_refused` a later list that is
+    refused is raised. `on_gap` is called when changes begin to be missed, until the
+    next list.
     """
     backoff = Backoff()
     known = False
     while True:
         began = asyncio.get_running_loop().time()
+        listed = False
         try:
             listing = await api.insist("GET", path, query=selector)
-            known = True
+            known = listed = True
             yield Listing(listing.get("items") or [], began)
             version = listing["metadata"]["resourceVersion"]
             async with contextlib.aclosing(
@@ -69,7 +73,8 @@ async def reflect(
                     backoff.reset()
                     yield change
         except ApiError as error:
-            if not known:
+            ends = until_refused and not listed and error.status in _TAKEN_AWAY
+            if ends or not known:
                 raise
             on_gap()
             level = logging.INFO if error.status in (0, _GONE) else logging.WARNING

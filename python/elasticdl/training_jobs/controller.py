@@ -84,16 +84,20 @@ class Controller:
             self._forget(name)
             return
         seen = self._watched.seen(name)
+        # What is wrong with one of them, or with us, is nothing to the others.
         try:
             outcome = await self._carry_out(job, seen)
             await self._tell(job, outcome)
-        except PlatformError as error:
+        except Exception as error:
             if isinstance(error, ApiError) and error.status == _ABSENT:
                 return  # it was deleted meanwhile
             pause = self._backoffs.setdefault(name, Backoff()).next_seconds()
+            known = isinstance(error, PlatformError)
             log.warning(
-                "TrainingJob %s: %s; trying again in %.1f s", name, error, pause
-            )
+                "TrainingJob %s: %s; trying again in %.1f s",
+                name, error if known else repr(error), pause,
+                exc_info=None if known else error,
+            )  # fmt: skip
             self._look_again(name, pause)
             return
         self._backoffs.pop(name, None)

@@ -201,10 +201,14 @@ def _platform(seen: Seen, values: ValuesFile) -> PlatformDefaults:
 
 
 def _run_in(text: str) -> int:
+    """Return the run that a readable text is of; 0 where it says none."""
     from ruamel.yaml import YAML
 
     tree = YAML(typ="safe", pure=True).load(text)
-    return int(tree.get("run") or 0) if isinstance(tree, dict) else 0
+    try:
+        return int(tree.get("run") or 0) if isinstance(tree, dict) else 0
+    except (OverflowError, TypeError, ValueError):
+        return 0
 
 
 def _not_allowed(

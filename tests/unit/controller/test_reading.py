@@ -9,8 +9,10 @@ from elasticdl.controller.jobs import (
     with_grant,
 )
 from elasticdl.controller.reading import node_of, pod_of
-from elasticdl.job.grant import Grant, format_grant
+from elasticdl.job.grant import Grant, Read, format_grant, what_holds
 from elasticdl.job.names import Role
+from elasticdl.job.spec.replicas import WorkerSpec
+from elasticdl.kube.amounts import quantity
 from elasticdl.kube.inventory import Serving
 from elasticdl.planner.view import (
     Expression,
@@ -21,6 +23,7 @@ from elasticdl.planner.view import (
 )
 
 SERVING = Serving(1_000_000)
+WORKER = WorkerSpec(replicas=3, min=2, max=8)
 NOW = 1_795_400_000.0
 AT, CREATED = 1_767_261_600.0, "2026-01-01T10:00:00Z"
 GI = 2**30
@@ -205,6 +208,41 @@ def test_a_specification_that_nobody_could_run_is_no_job():
     assert read(config_map("kind: job\njob: {name: digits, worker: 3}\n")) is None
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"worker.yaml": "spec: {containers: 5}"},
+        {"worker.yaml": "spec: {containers: [x]}"},
+        {"worker.yaml": "spec: {tolerations: [x]}"},
+        {"worker.yaml": "spec: {nodeSelector: {a: b, 1: c}}"},
+        {"worker.yaml": "spec: {x: 2024-13-45}"},
+        {"worker.yaml": "spec: " + "[" * 1100 + "]" * 1100},
+        {"worker.yaml": TEMPLATE.replace("1500m", "1e306")},
+        {"ps.yaml": "spec: {x: !!int foo}"},
+        {"job.yaml": "{[1]: 2, {a: 1}: 3}"},
+        {"job.yaml": VALUES + "  master: {resources: {cpu: 1.0e+306}}\n"},
+        {"platform.yaml": "run: " + "9" * 5000},
+    ],
+)
+def test_a_job_whose_texts_cannot_be_read_is_left_alone_and_told_of_once(data, caplog):
+    reader = JobReader()
+    for annotations in ({}, {"elasticdl.org/workers": "renewed"}):
+        item = config_map(annotations=annotations, **data)
+        assert reader.read(item, CLASSES) is None
+    [line] = caplog.messages
+    assert line.startswith("job ml/digits is left alone: ")
+    assert len(line) < 400
+    assert reader.read(config_map(), CLASSES) is not None
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "-inf", "1e400", "9" * 310 + "Gi"])
+def test_an_amount_that_is_not_finite_is_none(text):
+    assert quantity(text) == 0.0
+    limits = {"requests": {"cpu": text, "memory": text}}
+    read = pod_of(pod(containers=[{"name": "c", "resources": limits}]), SERVING)
+    assert read.request.get("cpu") == 0
+
+
 def test_config_maps_of_masters_and_of_others_are_no_jobs():
     status = config_map()
     status["metadata"]["name"] = "elasticdl-digits-status"
@@ -236,11 +274,34 @@ def test_an_expired_grant_is_none():
     assert granted(old, by="ops/controller").granted is None
 
 
+@pytest.mark.parametrize("by", ["ops/controller", "other/controller", ""])
+def test_a_grant_that_no_master_obeys_is_none(by):
+    ahead = Grant(5, until=NOW + 8 * 3600, by=by)
+    assert what_holds(Read(ahead), WORKER, known=(), now=NOW).grant is None
+    job = granted(ahead, by="ops/controller")
+    assert job.granted is None
+    assert job.takes_part
+
+
 def test_a_job_of_another_living_controller_has_the_size_that_that_one_gave():
     theirs = Grant(5, until=NOW + 1800, by="other/controller")
     job = granted(theirs, by="ops/controller")
     assert not job.takes_part
     assert (job.replicas, job.granted) == (5, None)
+
+
+@pytest.mark.parametrize(("workers", "size"), [(1000, 8), (0, 2), (-5, 2)])
+def test_another_controllers_grant_counts_within_the_users_bounds(workers, size):
+    theirs = Grant(workers, until=NOW + 1800, by="other/controller")
+    assert what_holds(Read(theirs), WORKER, known=(), now=NOW).grant.workers == size
+    assert granted(theirs, by="ops/controller").replicas == size
+
+
+def test_another_controllers_grant_is_nothing_to_a_job_of_fixed_size():
+    theirs = Grant(7, until=NOW + 1800, by="other/controller")
+    annotations = {"elasticdl.org/workers": format_grant(theirs)}
+    fixed = read(config_map(VALUES.replace("max: 8, ", ""), annotations=annotations))
+    assert with_grant(fixed, by="ops/controller", now=NOW) == fixed.job
 
 
 def test_a_controller_that_does_not_renew_is_no_living_one():

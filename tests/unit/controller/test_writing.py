@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from elasticdl.controller.jobs import KnownJob
 from elasticdl.controller.writing import due_writes, foreign_jobs
 from elasticdl.job.grant import GRANT_SECONDS, Grant
@@ -85,6 +86,15 @@ def test_renewals_are_spread_and_the_most_urgent_come_first():
 def test_an_expired_grant_is_written_anew():
     [write] = due(planned({A: 4}), [known(A, mine(4, left=-1))])
     assert write.cause == "changed"
+
+
+@pytest.mark.parametrize("by", [ME, "other/controller", ""])
+def test_a_grant_that_no_master_obeys_is_written_anew(by):
+    ahead = replace(mine(4, left=8 * 3600), by=by)
+    [write] = due(planned({A: 4}), [known(A, ahead)])
+    assert (write.cause, write.grant) == ("changed", mine(4))
+    jobs = {A: known(A, ahead)}
+    assert foreign_jobs(jobs, by=ME, grant_seconds=GRANT_SECONDS, now=NOW) == []
 
 
 def test_another_living_controllers_grant_is_not_overwritten():

@@ -12,6 +12,7 @@ from elasticdl.job.grant import (
     what_holds,
 )
 from elasticdl.job.spec.replicas import WorkerSpec
+from elasticdl.job.status import GrantStatus
 
 NOW = 1_795_400_000.0
 ELASTIC = WorkerSpec(replicas=4, min=2, max=10)
@@ -48,6 +49,8 @@ def test_no_annotation_is_no_grant_and_nothing_to_complain_about():
         '{"workers": 3, "until": Infinity}',
         '{"workers": 3, "until": NaN}',
         '{"workers": 3, "until": true}',
+        '{"workers": 3, "until": 1' + "0" * 400 + "}",
+        '{"workers": 3, "until": -1' + "0" * 400 + "}",
         '{"workers": 3, "until": 1, "leave": 4}',
         '{"workers": 3, "until": 1, "leave": ["worker-1"]}',
         "[" * 100_000,
@@ -60,6 +63,18 @@ def test_rubbish_grants_nothing_and_says_why_in_a_line(text):
     assert "grants nothing" in read.refused
     assert "\n" not in read.refused
     assert len(read.refused) < 200
+
+
+def test_half_a_character_in_a_grant_can_still_be_written():
+    text = (
+        '{"workers": 3, "until": 1, "by": "a\\ud800", "why": "\\ud800 \\ud83d\\ude00"}'
+    )
+    grant = parse_grant(text).grant
+    assert (grant.by, grant.why) == ("a?", "? \U0001f600")
+    assert format_grant(grant).encode()
+    assert GrantStatus(
+        workers=3, until=1.0, by=grant.by, why=grant.why
+    ).model_dump_json()
 
 
 @pytest.mark.parametrize(("workers", "kept"), [(-3, 2), (0, 2), (1, 2), (99, 10)])

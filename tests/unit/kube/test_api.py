@@ -41,7 +41,7 @@ class Script(BaseHTTPRequestHandler):
         if isinstance(content, list):
             self.chunks(content)
             return
-        data = json.dumps(content).encode()
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -140,6 +140,12 @@ def test_a_refusal_is_told_in_the_servers_words_and_not_repeated(server) -> None
         refusal(409, "Conflict", "Operation cannot be fulfilled on resourcequotas"),
         (0, {}, {}),
         (502, {}, "a proxy speaks HTML"),
+        (503, {}, {"details": "a proxy speaks JSON"}),
+        (200, {}, b"<html>maintenance</html>"),
+        (200, {}, b"\xff\xfe"),
+        (200, {}, b"[1]"),
+        (200, {}, ['{"ok":', "BREAK"]),
+        (503, {}, ['{"kind":', "BREAK"]),
     ],
 )
 def test_what_passes_is_tried_again_until_it_is_answered(server, trouble) -> None:
@@ -272,6 +278,7 @@ def test_a_version_that_is_gone_is_listed_anew(server) -> None:
         (0, {}, {}),
         refusal(410, "Expired"),
         refusal(403, "Forbidden"),  # the Role went while the job runs
+        (503, {}, ['{"kind":', "BREAK"]),
         (200, {}, ["no JSON\n"]),
     ],
 )
@@ -288,6 +295,19 @@ def test_a_first_list_that_is_refused_is_an_error(server) -> None:
             await seen(api, 1)
 
     run(server, story, refusal(403, "Forbidden", "cannot list resource pods"))
+
+
+@pytest.mark.parametrize("code", [401, 403, 404])
+def test_a_later_list_that_is_refused_is_an_error_for_who_asks_for_it(
+    server, code
+) -> None:
+    async def story(api: ApiServer) -> None:
+        shown = reflect(api, "/pods", {}, until_refused=True)
+        with pytest.raises(ApiError, match="taken away"):
+            assert [isinstance(one, Listing) async for one in shown] == [True]
+
+    broken = (0, {}, {})
+    run(server, story, listing("5"), broken, refusal(code, "", "taken away"))
 
 
 # -- how many events --------------------------------------------------------------

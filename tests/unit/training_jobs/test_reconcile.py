@@ -1,5 +1,7 @@
 """What is decided about a TrainingJob, from it and what is there."""
 
+import functools
+
 import pytest
 import yaml
 from elasticdl.job.words import JobState
@@ -237,3 +239,28 @@ def test_a_run_keeps_what_its_platform_said_when_it_began():
     next_ = reconcile(edited(job, run=2), kept)
     assert isinstance(next_, Submit)
     assert next_.platform.defaults["images"]["registry"] == "registry.example"
+
+
+@pytest.mark.parametrize("run", ["abc", "[1]", "{a: 1}", ".inf", ".nan"])
+def test_a_run_that_is_no_number_in_what_was_submitted_is_none(run):
+    job = training_job()
+    seen = Seen(config_map=config_map(job, **{"platform.yaml": f"run: {run}"}))
+    assert isinstance(reconcile(job, seen), Submit | Refused)
+
+
+@pytest.mark.parametrize("text", ["[" * 1100 + "]" * 1100, "[1]", "\t"])
+def test_a_platform_that_cannot_be_read_is_refused_in_a_sentence(text):
+    assert (
+        "got what is no `jobs:`"
+        in refused(reconcile(training_job(), Seen(platform=text))).message
+    )
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"), [(400, "what JSON cannot hold"), (900, "nested too deeply")]
+)
+def test_a_trainingjob_that_is_nested_too_deeply_is_refused_in_a_sentence(levels, said):
+    deep = functools.reduce(lambda inner, _: [inner], range(levels), "x")
+    job = training_job()
+    job.manifest["spec"]["job"]["model"] = deep
+    assert said in refused(reconcile(job, NEW)).message

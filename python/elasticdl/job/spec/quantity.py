@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 _UNITS = {
     "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "m": 1e-3,
@@ -9,11 +11,17 @@ _UNITS = {
 
 
 def parse_bytes(quantity: str) -> int:
-    """Return the bytes of a checked quantity; 0 for ""."""
+    """Return the bytes of a checked quantity; 0 for "".
+
+    Raises ValueError for one whose digits are too many for any amount.
+    """
     if not quantity:
         return 0
     number = quantity.rstrip("kKMGTPim")
-    return int(float(number) * _UNITS[quantity[len(number) :]])
+    size = float(number) * _UNITS[quantity[len(number) :]]
+    if size == math.inf:
+        raise ValueError(f"a quantity of {len(number)} digits")
+    return int(size)
 
 
 def format_bytes(size: int) -> str:

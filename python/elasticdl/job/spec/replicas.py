@@ -130,6 +130,12 @@ class LimitsSpec(SpecModel):
     )
     extra: Extra = Field(default_factory=dict, description="Other resources by name.")
 
+    @field_validator("memory")
+    @classmethod
+    def _is_an_amount(cls, value: str | None) -> str | None:
+        parse_bytes(value or "")
+        return value
+
 
 def names_of_variables(env: dict[str, str]) -> dict[str, str]:
     """Return an environment. Raises ProblemsError for an invalid variable name."""
@@ -395,6 +401,7 @@ class WorkerSpec(ReplicaSpec):
             raise ProblemsError(
                 Problem("", repr(value), "a quantity", "write it as `8Gi` or `512Mi`")
             )
+        parse_bytes(value)
         return value
 
     @model_validator(mode="after")

@@ -169,6 +169,8 @@ class _Finder:
     def _one_error(self, path: Path, item: dict[str, Any]) -> None:
         kind = item["type"]
         cause = item.get("ctx", {}).get("error")
+        if kind == "json_invalid":  # half a character, or 200 levels
+            raise ValueError(f"what JSON cannot hold ({cause})")
         if kind == "missing":
             if not self._is_handled(path):
                 self._missing(path)

@@ -75,7 +75,9 @@ class PlatformDefaults:
             tree = YAML(typ="safe", pure=True).load(text) or {}
             defaults, fixed = tree.get("defaults") or {}, tree.get("fixed") or []
             return PlatformDefaults(dict(defaults), tuple(map(str, fixed)))
-        except (YAMLError, AttributeError, TypeError, ValueError) as error:
+        except (
+            YAMLError, AttributeError, RecursionError, TypeError, ValueError,
+        ) as error:  # fmt: skip
             raise SpecError(
                 f"{source}: got what is no `jobs:` of a platform ({error}), expected "
                 "its `defaults` and `fixed`; upgrade the platform's release"

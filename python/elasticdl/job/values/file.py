@@ -61,6 +61,16 @@ def parse_values(
     text: str, *, source: str, overrides: Sequence[str] = ()
 ) -> tuple[ValuesFile | None, list[Problem]]:
     """Like read_values, of a text; `source` names it in messages."""
+    try:
+        return _parsed(text, source, overrides)
+    except RecursionError:
+        got = "lists or mappings that are nested too deeply"
+        return None, [Problem("", got, "plain YAML", "write it flatter", source)]
+
+
+def _parsed(
+    text: str, source: str, overrides: Sequence[str]
+) -> tuple[ValuesFile | None, list[Problem]]:
     duplicates = False
     try:
         tree = YAML(typ="safe").load(text)

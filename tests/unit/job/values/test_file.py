@@ -348,6 +348,8 @@ def test_required_fields_say_what_they_are():
         ("kind: job\njob:\n  name: %a\n", "quotes"),
         ("kind: job\njob\nx: 1\n", "f.yaml:"),
         ("kind: job\njob: &a\n  env: *a\n", "an alias inside itself"),
+        ("kind: job\njob: " + "[" * 1100 + "]" * 1100, "nested too deeply"),
+        (GOOD.replace("data/train", '"\\ud800"'), "what JSON cannot hold"),
     ],
 )
 def test_what_is_no_values_file_is_refused_in_plain_words(text, part):
@@ -504,3 +506,17 @@ def test_every_example_is_valid():
         values = load_values(example)
         assert values.job.name == example.stem, example
         assert example.read_text().startswith("# "), example
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        ("resources.memory", "resources: {memory: %s}"),
+        ("limits.memory", "limits: {memory: %s}"),
+        ("memoryLimitMax", "memoryLimitMax: %s"),
+    ],
+)
+def test_a_quantity_of_too_many_digits_is_refused(field, line):
+    asked = line % ("9" * 310 + "Gi")
+    text = GOOD.replace("    replicas: 3 ", f"    {asked}\n    replicas: 3 ")
+    assert f"job.worker.{field}: got '999" in mistake(text)

@@ -1,0 +1,146 @@
+"""What the controller sees, against a small API server whose answers are scripted."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from elasticdl.controller.watching import WatchedCluster, Watches
+from elasticdl.kube.inventory import Serving
+from elasticdl.planner.view import JobKey
+
+from tests.unit.controller.api_server import Server, listing, until
+from tests.unit.controller.test_reading import config_map, pod
+
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+JOBS = "/api/v1/namespaces/ml/configmaps"
+DIGITS = JobKey("ml", "digits")
+BOUND_SECONDS = 8.0
+FORBIDDEN = (403, {"kind": "Status", "message": "forbidden", "reason": "Forbidden"})
+
+
+@pytest.fixture
+def server():
+    one = Server()
+    one.scripts |= {NODES: [listing()], PODS: [listing(master())]}
+    yield one
+    one.close()
+
+
+def event(kind: str, item: Any) -> str:
+    item["metadata"]["resourceVersion"] = "6"
+    return json.dumps({"type": kind, "object": item}) + "\n"
+
+
+def master(job: str = "digits") -> Any:
+    labels = {"elasticdl-job-name": job, "elasticdl-replica-type": "master"}
+    made = pod(labels=labels, nodeName="n1", priority=0)
+    made["metadata"] |= {"uid": job}
+    return made
+
+
+Story = Callable[[WatchedCluster], Awaitable[None]]
+
+
+def watching(server: Server, story: Story) -> None:
+    """Run a story while the cluster is followed."""
+
+    async def main() -> None:
+        api = server.connection()
+        watches = Watches(Serving(1_000_000), namespaces=("ml",), by="ops/controller")
+        cluster = WatchedCluster(api, watches)
+        watch = asyncio.create_task(cluster.watch())
+        try:
+            await asyncio.wait_for(story(cluster), BOUND_SECONDS)
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+            await api.close()
+
+    asyncio.run(main())
+
+
+def test_a_namespace_that_may_no_longer_be_read_holds_up_no_plan(server):
+    server.scripts |= {
+        JOBS: [listing(config_map()), FORBIDDEN],
+        f"{JOBS}?watch": [FORBIDDEN],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        await until(lambda: server.asked[JOBS] == 2 and not cluster.jobs())
+        await until(lambda: cluster.age == 0.0)
+
+    watching(server, story)
+
+
+def test_a_namespace_whose_watch_broke_keeps_its_jobs(server):
+    server.scripts |= {
+        JOBS: [listing(config_map()), listing(config_map())],
+        f"{JOBS}?watch": [FORBIDDEN],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        await until(lambda: DIGITS in cluster.jobs())
+        await until(lambda: server.asked[JOBS] == 2 and cluster.age == 0.0)
+        assert DIGITS in cluster.jobs()
+
+    watching(server, story)
+
+
+def last() -> Any:
+    item = config_map()
+    item["metadata"]["name"] = "elasticdl-last"
+    item["metadata"]["labels"] = {"elasticdl-job-name": "last"}
+    return item
+
+
+def without_job() -> Any:
+    item = config_map()
+    del item["data"]["job.yaml"]
+    return item
+
+
+def without_label() -> Any:
+    item = config_map()
+    item["metadata"]["labels"] = {}
+    return item
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        ("DELETED", config_map()),
+        ("MODIFIED", without_job()),
+        ("DELETED", without_job()),
+        ("DELETED", without_label()),
+    ],
+)
+def test_a_job_that_is_deleted_or_no_job_any_more_is_forgotten(server, gone):
+    server.scripts |= {
+        PODS: [listing(master("digits"), master("last"))],
+        JOBS: [listing(config_map())],
+        f"{JOBS}?watch": [(200, [event(*gone), event("ADDED", last())])],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        await until(lambda: {key.name for key in cluster.jobs()} == {"last"})
+
+    watching(server, story)
+
+
+def test_a_config_map_of_another_name_takes_no_job_with_it(server):
+    other = without_job()
+    other["metadata"]["name"] = "digits"
+    server.scripts |= {
+        PODS: [listing(master("digits"), master("last"))],
+        JOBS: [listing(config_map())],
+        f"{JOBS}?watch": [(200, [event("DELETED", other), event("ADDED", last())])],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        await until(lambda: {one.name for one in cluster.jobs()} == {"digits", "last"})
+
+    watching(server, story)
