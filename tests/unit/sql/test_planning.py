@@ -205,3 +205,15 @@ def test_metrics_of_an_unread_label_are_no_mistake() -> None:
         planning.read_statements(text, "duckdb", lambda _: tables.SCHEMA)
     (problem,) = caught.value.problems
     assert "no attribute `x`" in problem.message
+
+
+def test_fractions_are_no_classes() -> None:
+    pay = (-0.5, 0.5) * 100
+    (told,) = _told(_T + "LABEL pay INTO m", pay=pay)
+    assert "the value -0.5, expected whole numbers as classes; CAST it to" in told
+
+
+def test_whole_numbers_of_a_fractional_type_are_classes() -> None:
+    preview = tables.preview(pay=(1.0, 2.0, 5.0, 2.0) * 50)
+    plan = tables.plan(_T + "LABEL pay INTO m", preview)
+    assert plan.label.classes == (1.0, 2.0, 5.0)

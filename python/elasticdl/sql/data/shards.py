@@ -112,6 +112,7 @@ def write_training(
         whole = tuple(dict.fromkeys(one for one, _ in sides.values()))
         for one in whole:
             _refuse_null(connection, one, label)
+            _refuse_fractions(connection, one, label)
         classes = _classes(connection, staged, parts.training, whole, label)
         coded = _label(label, classes)
         counts = {"training": 0, "validation": 0}
@@ -151,6 +152,7 @@ def write_labelled(
     folder.mkdir(parents=True, exist_ok=True)
     with embedded.working(folder) as connection:
         _refuse_null(connection, staged, label)
+        _refuse_fractions(connection, staged, label)
         classes = tuple(Entry(_plain(value), 0) for value in label.classes)
         if classes:
             _refuse_unknown(connection, staged, label, classes)
@@ -211,6 +213,25 @@ def _refuse_null(connection: Any, staged: Staged, label: LabelPlan) -> None:
         raise DataError(
             f"the label `{label.column}` is NULL in {rows} of {staged.num_rows:,}; "
             f"leave them out: SELECT ... WHERE {label.column} IS NOT NULL"
+        )
+
+
+def _refuse_fractions(connection: Any, staged: Staged, label: LabelPlan) -> None:
+    """Raise DataError where a class would be rounded: BIGINT takes any number."""
+    if label.head is Head.NUMBER or label.kind is Kind.TEXT:
+        return
+    name = quoted(label.column)
+    number = f"TRY_CAST({name} AS DOUBLE)"
+    odd = connection.execute(
+        f"SELECT {number}, count(*) FROM {staged.relation} WHERE {number} IS DISTINCT "
+        f"FROM TRY_CAST({name} AS BIGINT) GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
+    ).fetchone()
+    if odd is not None:
+        rows = "1 row" if odd[1] == 1 else f"{odd[1]:,} rows"
+        raise DataError(
+            f"the label `{label.column}` has the value {odd[0]} in {rows}, expected "
+            "whole numbers as classes; CAST it to VARCHAR to make a class of each "
+            "value, or train a regressor, as DNNRegressor"
         )
 
 

@@ -222,4 +222,40 @@ def test_arrays_are_filled_up_to_one_length(tmp_path):
     assert found == sorted(wanted)
 
 
+def selected(sql, folder, name="s"):
+    source = open_source("")
+    try:
+        with source.rows(sql) as rows:
+            path = folder / f"{name}.parquet"
+            return Staged(path, rows.schema, rows.write(path))
+    finally:
+        source.close()
+
+
+X = (ColumnPlan("x", "x", Stored.FLOAT),)
+WHOLE = "SELECT i AS x, CAST(i % 2 AS DOUBLE) AS y FROM range(300) t(i)"
+ODD = "SELECT i AS x, CASE WHEN i < 299 THEN i % 2 ELSE 0.4 END AS y FROM range(300) t(i)"
+FRACTION = r"the value 0\.4 in 1 row, expected whole numbers as classes"
+
+
+@pytest.mark.parametrize("classes", [(), (0.0, 1.0)])
+def test_a_later_fraction_is_no_class(tmp_path, classes):
+    label = LabelPlan("y", Kind.NUMBER, Head.BINARY, len(classes), classes)
+    whole = selected(WHOLE, tmp_path, "whole")
+    odd = selected(ODD, tmp_path, "odd")
+    options = {"columns": X, "label": label}
+    with pytest.raises(DataError, match=FRACTION):
+        shards.write_training(odd, tmp_path, division=SplitPlan(), **options)
+    with pytest.raises(DataError, match=FRACTION):
+        shards.write_training(
+            whole, tmp_path, division=SplitPlan(), validation=odd, **options
+        )
+    with pytest.raises(DataError, match=FRACTION):
+        shards.write_labelled(odd, tmp_path, **options)
+    made = shards.write_training(
+        whole, tmp_path, division=SplitPlan(fraction=0), **options
+    )
+    assert [row["label"] for row in read(made.training)][:3] == [0, 1, 0]
+
+
 RECORDED_SPLIT = (2404, 596)
