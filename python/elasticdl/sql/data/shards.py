@@ -13,7 +13,7 @@ from typing import Any
 
 from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded, split
-from elasticdl.sql.data.source import literal, quoted
+from elasticdl.sql.data.source import identifier, literal
 from elasticdl.sql.plan import (
     LABEL_FEATURE,
     NULL_INTEGER,
@@ -114,6 +114,11 @@ def write_training(
             _refuse_null(connection, one, label)
             _refuse_fractions(connection, one, label)
         classes = _classes(connection, staged, parts.training, whole, label)
+        if len(classes) == 1:
+            raise DataError(
+                f"the label `{label.column}` has one value alone, there is nothing to "
+                "tell apart; expected two or more"
+            )
         coded = _label(label, classes)
         counts = {"training": 0, "validation": 0}
         for side, (one, condition) in sides.items():
@@ -164,17 +169,19 @@ def write_labelled(
 def settled(plan: ColumnPlan, schema: Schema) -> str:
     """Return a column of the staged rows as it lies in the shards."""
     column = schema.find(plan.column)
-    name = quoted(column.name if column is not None else plan.column)
+    name = identifier(column.name if column is not None else plan.column)
     null = _NULLS[plan.stored]
     kind = _TYPES[plan.stored]
     if not plan.longest:
-        return f"{_settled_value(name, plan.stored, column)} AS {quoted(plan.feature)}"
+        return (
+            f"{_settled_value(name, plan.stored, column)} AS {identifier(plan.feature)}"
+        )
     values = (
         f"list_transform(coalesce({name}, []), lambda v: "
         f"coalesce(CAST(v AS {kind}), {null}))"
     )
     padded = f"list_resize({values}, {plan.longest}, {null})"
-    return f"CAST({padded} AS {kind}[{plan.longest}]) AS {quoted(plan.feature)}"
+    return f"CAST({padded} AS {kind}[{plan.longest}]) AS {identifier(plan.feature)}"
 
 
 def _settled_value(name: str, stored: Stored, column: Column | None) -> str:
@@ -201,7 +208,7 @@ def _write(connection: Any, query: str, folder: Path) -> int:
 
 
 def _refuse_null(connection: Any, staged: Staged, label: LabelPlan) -> None:
-    name = quoted(label.column)
+    name = identifier(label.column)
     empty = f"{name} IS NULL"
     if label.kind is Kind.NUMBER:
         empty += f" OR isnan({name})"
@@ -220,7 +227,7 @@ def _refuse_fractions(connection: Any, staged: Staged, label: LabelPlan) -> None
     """Raise DataError where a class would be rounded: BIGINT takes any number."""
     if label.head is Head.NUMBER or label.kind is Kind.TEXT:
         return
-    name = quoted(label.column)
+    name = identifier(label.column)
     number = f"TRY_CAST({name} AS DOUBLE)"
     odd = connection.execute(
         f"SELECT {number}, count(*) FROM {staged.relation} WHERE {number} IS DISTINCT "
@@ -295,7 +302,7 @@ def _plain(value: str | int | float | bool) -> str | int:
 
 def _class_value(label: LabelPlan) -> str:
     kind = "VARCHAR" if label.kind is Kind.TEXT else "BIGINT"
-    return f"CAST({quoted(label.column)} AS {kind})"
+    return f"CAST({identifier(label.column)} AS {kind})"
 
 
 def _constant(value: str | int) -> str:
@@ -305,7 +312,7 @@ def _constant(value: str | int) -> str:
 def _label(label: LabelPlan, classes: tuple[Entry, ...]) -> str:
     """Return the label as it lies in the shards."""
     if label.head is Head.NUMBER:
-        return f"CAST({quoted(label.column)} AS FLOAT) AS {LABEL_FEATURE}"
+        return f"CAST({identifier(label.column)} AS FLOAT) AS {LABEL_FEATURE}"
     listed = ", ".join(_constant(entry.value) for entry in classes)
     place = f"list_position([{listed}], {_class_value(label)})"
     return f"CAST({place} - 1 AS BIGINT) AS {LABEL_FEATURE}"

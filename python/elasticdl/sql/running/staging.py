@@ -57,6 +57,7 @@ def staged_in(folder: Path) -> Staged:
 
 
 def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
+    yield from planning.duplicates(schema)
     missing = [p.column for p in about.columns if schema.find(p.column) is None]
     if len(missing) == 1:
         (name,) = missing
