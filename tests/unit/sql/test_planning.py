@@ -21,6 +21,8 @@ from elasticdl.sql.plan import (
     Vocabularize,
 )
 from elasticdl.sql.problems import StatementError
+from elasticdl.sql.running.staging import said_of_job
+from elasticdl.sql.statements import Evaluate, Predict
 
 from tests.unit.sql import tables
 
@@ -217,3 +219,24 @@ def test_whole_numbers_of_a_fractional_type_are_classes() -> None:
     preview = tables.preview(pay=(1.0, 2.0, 5.0, 2.0) * 50)
     plan = tables.plan(_T + "LABEL pay INTO m", preview)
     assert plan.label.classes == (1.0, 2.0, 5.0)
+
+
+def test_an_unknown_argument_of_an_optimizer_is_told_whatever_its_case() -> None:
+    text = _T + "WITH optimizer.Foo = 1 LABEL income INTO m"
+    with pytest.raises(StatementError, match="Adam has no `Foo`"):
+        planning.read_statements(text, "duckdb")
+
+
+@pytest.mark.parametrize(
+    ("clauses", "key"),
+    [
+        ("TO PREDICT USING m", "predict.batch_size"),
+        ("TO PREDICT USING m", "job.training.batchSize"),
+        ("TO EVALUATE m", "validation.batch_size"),
+    ],
+)
+def test_a_batch_size_of_a_question_is_one_of_its_job(clauses: str, key: str) -> None:
+    text = f"SELECT * FROM t {clauses} WITH {key} = 7"
+    (statement,) = planning.read_statements(text, "duckdb")
+    assert isinstance(statement, Predict | Evaluate)
+    assert said_of_job(statement) == {"job.training.batchSize": 7}

@@ -123,10 +123,4 @@ def job_name(base: str, use: str) -> str:
 def said_of_job(statement: Predict | Evaluate | Explain) -> dict[str, object]:
     """Return the fields of the values file that WITH sets, by path."""
     settings = planning.settings_of(statement)
-    said: dict[str, object] = {
-        "job." + ".".join(path): value for path, value in settings.fields
-    }
-    for key, value in settings.others:
-        if key.endswith(".batch_size"):
-            said["job.training.batchSize"] = value
-    return said
+    return {"job." + ".".join(path): value for path, value in settings.fields}
