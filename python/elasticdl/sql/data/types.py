@@ -196,6 +196,13 @@ def _fits(pa: Any, column: Column, value: Any, kind: Any) -> bool:
     return True
 
 
+def plain(value: Any) -> Any:
+    """Return a value as previews have it: no decimals, also in lists."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return float(value) if isinstance(value, decimal.Decimal) else value
+
+
 def text_of(value: Any) -> str:
     """Return a value of another kind as text, bytes as their hexadecimal digits."""
     if isinstance(value, bytes | bytearray | memoryview):

@@ -234,7 +234,9 @@ def selected(sql, folder, name="s"):
 
 X = (ColumnPlan("x", "x", Stored.FLOAT),)
 WHOLE = "SELECT i AS x, CAST(i % 2 AS DOUBLE) AS y FROM range(300) t(i)"
-ODD = WHOLE.replace("CAST(i % 2 AS DOUBLE)", "CASE WHEN i < 299 THEN i % 2 ELSE 0.4 END")
+ODD = WHOLE.replace(
+    "CAST(i % 2 AS DOUBLE)", "CASE WHEN i < 299 THEN i % 2 ELSE 0.4 END"
+)
 FRACTION = r"the value 0\.4 in 1 row, expected whole numbers as classes"
 
 
