@@ -113,6 +113,7 @@ def write_training(
         for one in whole:
             _refuse_null(connection, one, label)
             _refuse_fractions(connection, one, label)
+            _refuse_infinite(connection, one, columns, label)
         classes = _classes(connection, staged, parts.training, whole, label)
         if len(classes) == 1:
             raise DataError(
@@ -185,10 +186,16 @@ def settled(plan: ColumnPlan, schema: Schema) -> str:
 
 
 def _settled_value(name: str, stored: Stored, column: Column | None) -> str:
-    kind = column.kind if column is not None else None
     value = f"CAST({name} AS {_TYPES[stored]})"
-    if stored is Stored.INTEGER and kind is Kind.NUMBER:
-        value = f"CAST(trunc({name}) AS BIGINT)"
+    if column is not None and (stored, column.kind) == (Stored.INTEGER, Kind.NUMBER):
+        got = literal(f"column `{column.name}`: got ")
+        expected = literal(", expected whole numbers, as the model was trained with")
+        value = (
+            f"CASE WHEN isnan(CAST({name} AS DOUBLE)) THEN NULL "
+            f"WHEN trunc({name}) <> {name} "
+            f"THEN error({got} || CAST({name} AS VARCHAR) || {expected}) "
+            f"ELSE {value} END"
+        )
     return f"coalesce({value}, {_NULLS[stored]})"
 
 
@@ -221,6 +228,31 @@ def _refuse_null(connection: Any, staged: Staged, label: LabelPlan) -> None:
             f"the label `{label.column}` is NULL in {rows} of {staged.num_rows:,}; "
             f"leave them out: SELECT ... WHERE {label.column} IS NOT NULL"
         )
+
+
+def _refuse_infinite(
+    connection: Any, staged: Staged, columns: tuple[ColumnPlan, ...], label: LabelPlan
+) -> None:
+    """Raise DataError for an infinity: the mean of its column would be none."""
+    wanted = {c.column for c in columns if c.stored is Stored.FLOAT} | {label.column}
+    names = [
+        column.name
+        for column in staged.schema.columns
+        if column.kind is Kind.NUMBER and column.name in wanted
+    ]
+    if not names:
+        return
+    counts = ", ".join(
+        f"count_if(isinf(CAST({identifier(name)} AS DOUBLE)))" for name in names
+    )
+    found = connection.execute(f"SELECT {counts} FROM {staged.relation}").fetchone()
+    for name, number in zip(names, found, strict=True):
+        if number:
+            rows = "1 row" if number == 1 else f"{number:,} rows"
+            raise DataError(
+                f"column `{name}` is infinite in {rows}; leave them out: SELECT ... "
+                f"WHERE isfinite({name}), or make them NULL"
+            )
 
 
 def _refuse_fractions(connection: Any, staged: Staged, label: LabelPlan) -> None:

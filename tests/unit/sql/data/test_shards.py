@@ -260,4 +260,42 @@ def test_a_later_fraction_is_no_class(tmp_path, classes):
     assert [row["label"] for row in read(made.training)][:3] == [0, 1, 0]
 
 
+ID = (ColumnPlan("c", "c", Stored.INTEGER),)
+
+
+def test_a_fraction_is_no_integer_of_a_category(tmp_path):
+    one = selected("SELECT 2.7::DOUBLE AS c UNION ALL SELECT 2", tmp_path)
+    with pytest.raises(
+        DataError, match=r"column `c`: got 2\.7, expected whole numbers"
+    ):
+        shards.write_prediction(one, tmp_path / "p" / "rows.parquet", columns=ID)
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "DECIMAL(9, 2)", "HUGEINT"])
+def test_whole_numbers_of_another_type_are_integers_of_a_category(tmp_path, kind):
+    nan = "'nan'::DOUBLE" if kind == "DOUBLE" else "NULL"
+    rows = f"SELECT unnest([3, {nan}, NULL, -4]::{kind}[]) AS c"
+    one = selected(rows, tmp_path)
+    file = tmp_path / "p" / "rows.parquet"
+    shards.write_prediction(one, file, columns=ID)
+    found = pq.read_table(file).column("c").to_pylist()
+    assert found == [3, NULL_INTEGER, NULL_INTEGER, -4]
+
+
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_an_infinity_is_named_with_its_column(tmp_path, column):
+    rows = "SELECT i::DOUBLE AS x, i / 2 AS y FROM range(300) t(i)"
+    infinite = f"if(x = 7, 'inf'::DOUBLE, {column}) AS {column}"
+    odd = f"SELECT * REPLACE ({infinite}) FROM ({rows})"
+    label = LabelPlan("y", Kind.NUMBER, Head.NUMBER)
+    with pytest.raises(DataError, match=rf"column `{column}` is infinite in 1 row"):
+        shards.write_training(
+            selected(odd, tmp_path),
+            tmp_path,
+            columns=X,
+            label=label,
+            division=SplitPlan(),
+        )
+
+
 RECORDED_SPLIT = (2404, 596)
