@@ -110,7 +110,8 @@ def test_columns_may_have_any_name_in_an_explanation(
     assert len(rows) == 50 * (len(names) + 1)
     for part in range(len(names) + 1):
         mixed = rows[part * 50 : part * 50 + 50]
-        changed = {n for n in names for a, b in zip(rows, mixed) if a[n] != b[n]}  # noqa: B905
+        pairs = list(zip(rows[:50], mixed, strict=True))
+        changed = {n for n in names for a, b in pairs if a[n] != b[n]}
         assert changed == ({names[part - 1]} if part else set())
     # Answers that are right as long as nothing is exchanged.
     answers = [row["label"] if i < 50 else 0.0 for i, row in enumerate(rows)]
