@@ -126,9 +126,7 @@ class _Reader:
         for key, _ in self.settings.optimizer_params:
             if key not in (*allowed, *COMMON):
                 hint = did_you_mean(key, [*allowed, *COMMON])
-                attribute = (
-                    self._seen.get(f"optimizer.{key}") or self._seen[f"model.{key}"]
-                )
+                attribute = self._seen[f"optimizer.{key.lower()}"]
                 self._problem(attribute, f"{name} has no `{key}`; {hint}")
 
     def _split(self) -> SplitPlan:
@@ -241,10 +239,19 @@ class _Reader:
             "training.epochs": "epochs",
             "training.batchSize": "batch_size",
         }.get(dotted)
-        if named:
+        if named == "batch_size":
+            self._batch_size(value)
+        elif named:
             self._set(**{named: value})
         else:
             self._set(fields=(*self.settings.fields, (path, value)))
+
+    def _batch_size(self, value: int) -> None:
+        self._set(batch_size=value)
+        if self._verb != JobType.TRAIN:
+            # The values file of a training is there already: this is laid over it.
+            field = (("training", "batchSize"), value)
+            self._set(fields=(*self.settings.fields, field))
 
     # What single attributes say.
 
@@ -256,7 +263,7 @@ class _Reader:
     def batch_size(self, value: Any) -> None:
         if not is_whole(value):
             raise Refused("a whole number, 1 or more")
-        self._set(batch_size=value)
+        self._batch_size(value)
 
     def train_optimizer(self, value: Any) -> None:
         self._optimizer("", value)

@@ -101,7 +101,9 @@ def nulls(column: Column, preview: Preview) -> int:
 
 def distinct_values(column: Column, preview: Preview) -> list[Any]:
     """Return the distinct values of a column in the preview, ascending."""
-    return sorted(set(_values(column, preview)))
+    found = set(_values(column, preview))
+    # An engine without types may have numbers among text, which is text then.
+    return sorted(set(map(str, found)) if column.kind is Kind.TEXT else found)
 
 
 def head_of(column: Column, preview: Preview) -> Head:

@@ -5,8 +5,10 @@ Owns what is wrong with a label. Called by `sql.planning`. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.sql import derive
@@ -113,7 +115,19 @@ def _does_not_fit(column: Column, model: ModelKind, distinct: Sequence[object]) 
             f"`{column.name}` has {len(distinct):,} different numbers, {model.name} "
             f"learns classes; use {other}, or CAST the label to an integer"
         )
+    if model.classifies and column.kind is Kind.NUMBER:
+        odd = next((one for one in distinct if _is_fraction(one)), None)
+        if odd is not None:
+            return (
+                f"`{column.name}` has the value {odd}, expected whole numbers as "
+                "classes; CAST it to VARCHAR to make a class of each value"
+            )
     return ""
+
+
+def _is_fraction(value: Any) -> bool:
+    # What is no number counts as NULL, which is told with the rows.
+    return not math.isnan(value) and not float(value).is_integer()
 
 
 def chosen(model: ModelKind, label: LabelPlan, preview: Preview) -> str:

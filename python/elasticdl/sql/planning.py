@@ -159,6 +159,15 @@ def plan_training(statement: Train, preview: Preview, text: str) -> TrainPlan:
     return plan
 
 
+def duplicates(schema: Schema) -> Iterator[str]:
+    """Yield what is wrong with a query whose columns share a name, but for case."""
+    seen: set[str] = set()
+    for name in schema.names:
+        if name.lower() in seen:
+            yield f"the query has two columns `{name}`; name one of them with AS"
+        seen.add(name.lower())
+
+
 class _Planner:
     def __init__(self, statement: Train, preview: Preview) -> None:
         self._statement = statement
@@ -222,14 +231,8 @@ class _Planner:
             self.problems.append(Problem(at, wrong))
 
     def _find_duplicates(self) -> None:
-        seen: set[str] = set()
-        for name in self._preview.schema.names:
-            if name.lower() in seen:
-                message = (
-                    f"the query has two columns `{name}`; name one of them with AS"
-                )
-                self.problems.append(Problem(self._statement.at, message))
-            seen.add(name.lower())
+        for message in duplicates(self._preview.schema):
+            self.problems.append(Problem(self._statement.at, message))
 
     def _checked_split(self, settings: Settings) -> Settings:
         split = settings.split

@@ -27,7 +27,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -205,8 +205,7 @@ class Registry:
             yield version
         except BaseException:
             shutil.rmtree(version.folder, ignore_errors=True)
-            if not any(place.iterdir()):
-                place.rmdir()
+            _remove_empty(place)
             raise
         self.thin(name)
 
@@ -236,8 +235,7 @@ class Registry:
         version = self.run(name, job)
         (self.root / name / str(version.version)).unlink()
         shutil.rmtree(version.folder, ignore_errors=True)
-        if not self._versions(name) and not any((self.root / name / RUNS).iterdir()):
-            shutil.rmtree(self.root / name, ignore_errors=True)
+        _remove_empty(self.root / name / RUNS, self.root / name)
 
     def _reserve(
         self, name: str, place: Path, make: Callable[[Path], None] = Path.mkdir
@@ -266,9 +264,15 @@ class Registry:
             aside = version.folder.with_name(f"{version.version}.gone")
             version.folder.rename(aside)
             shutil.rmtree(aside)
-        if not self._versions(one.name):
-            shutil.rmtree(self.root / one.name, ignore_errors=True)
+        _remove_empty(self.root / one.name / RUNS, self.root / one.name)
         return gone
+
+
+def _remove_empty(*folders: Path) -> None:
+    """Remove folders that nothing is in: a version may just be trained in one."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _has_files(folder: Path) -> bool:

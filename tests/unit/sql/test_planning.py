@@ -21,6 +21,8 @@ from elasticdl.sql.plan import (
     Vocabularize,
 )
 from elasticdl.sql.problems import StatementError
+from elasticdl.sql.running.staging import said_of_job
+from elasticdl.sql.statements import Evaluate, Predict
 
 from tests.unit.sql import tables
 
@@ -205,3 +207,36 @@ def test_metrics_of_an_unread_label_are_no_mistake() -> None:
         planning.read_statements(text, "duckdb", lambda _: tables.SCHEMA)
     (problem,) = caught.value.problems
     assert "no attribute `x`" in problem.message
+
+
+def test_fractions_are_no_classes() -> None:
+    pay = (-0.5, 0.5) * 100
+    (told,) = _told(_T + "LABEL pay INTO m", pay=pay)
+    assert "the value -0.5, expected whole numbers as classes; CAST it to" in told
+
+
+def test_whole_numbers_of_a_fractional_type_are_classes() -> None:
+    preview = tables.preview(pay=(1.0, 2.0, 5.0, 2.0) * 50)
+    plan = tables.plan(_T + "LABEL pay INTO m", preview)
+    assert plan.label.classes == (1.0, 2.0, 5.0)
+
+
+def test_an_unknown_argument_of_an_optimizer_is_told_whatever_its_case() -> None:
+    text = _T + "WITH optimizer.Foo = 1 LABEL income INTO m"
+    with pytest.raises(StatementError, match="Adam has no `Foo`"):
+        planning.read_statements(text, "duckdb")
+
+
+@pytest.mark.parametrize(
+    ("clauses", "key"),
+    [
+        ("TO PREDICT USING m", "predict.batch_size"),
+        ("TO PREDICT USING m", "job.training.batchSize"),
+        ("TO EVALUATE m", "validation.batch_size"),
+    ],
+)
+def test_a_batch_size_of_a_question_is_one_of_its_job(clauses: str, key: str) -> None:
+    text = f"SELECT * FROM t {clauses} WITH {key} = 7"
+    (statement,) = planning.read_statements(text, "duckdb")
+    assert isinstance(statement, Predict | Evaluate)
+    assert said_of_job(statement) == {"job.training.batchSize": 7}

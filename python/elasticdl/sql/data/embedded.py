@@ -19,7 +19,7 @@ from typing import Any
 from elasticdl.errors import DataError
 from elasticdl.sql.data import types
 from elasticdl.sql.data.source import Answer, failed, literal, one_line, quoted
-from elasticdl.sql.plan import PREVIEW_ROWS, Preview, Schema
+from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
 
 # Of the engine alone. A process has about 0.5 GiB beside it.
 MEMORY_LIMIT = "600MiB"
@@ -45,6 +45,8 @@ def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) 
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "preserve_insertion_order": ordered,
+        # A variable of this program is no table.
+        "python_enable_replacements": False,
     }
     if spill is not None:
         config["temp_directory"] = str(spill / "spill")
@@ -87,7 +89,15 @@ class Embedded:
     def rows(self, select: str) -> Iterator[EmbeddedRows]:
         duckdb = import_duckdb()
         # In one transaction, so that the preview is of the same rows.
-        self.connection.begin()
+        try:
+            self.connection.begin()
+        except duckdb.TransactionException as error:
+            # The engine itself gives an open transaction up by now.
+            self._give_up()
+            raise DataError(
+                "an earlier statement began a transaction, which is rolled back now; "
+                "COMMIT it before the SELECT ... TO"
+            ) from error
         try:
             relation = self.connection.sql(select)
             if relation is None:
@@ -165,8 +175,10 @@ class EmbeddedRows:
     def preview(self) -> Preview:
         table = self.relation.limit(PREVIEW_ROWS).to_arrow_table()
         values = {
-            name: tuple(column.to_pylist())
-            for name, column in zip(self.schema.names, table.columns, strict=True)
+            column.name: tuple(map(types.plain, found.to_pylist()))
+            for column, found in zip(self.schema.columns, table.columns, strict=True)
+            # Python has no date beyond the year 9999, and nobody looks at these.
+            if column.kind not in (Kind.TIME, Kind.OTHER)
         }
         return Preview(
             self.schema, values, table.num_rows, table.num_rows < PREVIEW_ROWS

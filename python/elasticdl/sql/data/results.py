@@ -16,7 +16,7 @@ from typing import Any
 from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded
 from elasticdl.sql.data.shards import Staged
-from elasticdl.sql.data.source import literal, quoted
+from elasticdl.sql.data.source import identifier, literal
 from elasticdl.sql.plan import Head, Kind, LabelPlan
 
 PREDICTION, PROBABILITY = "prediction", "probability"
@@ -55,7 +55,7 @@ def join(
     """
     files = literal(str(parts / "part-*.parquet"))
     kept = [c for c in staged.schema.names if c.lower() != names.prediction.lower()]
-    columns = [f"r.{quoted(c)}" for c in kept] + _answers(label, names)
+    columns = [f"r.{identifier(c)}" for c in kept] + _answers(label, names)
     rows = f"read_parquet({literal(str(staged.path))}, file_row_number=true)"
     with embedded.working(out.parent) as connection:
         _check(connection, files, staged.num_rows)
@@ -80,9 +80,9 @@ def _check(connection: Any, files: str, num_rows: int) -> None:
 
 def _answers(label: LabelPlan, names: Names) -> list[str]:
     """Return the added columns, of a model's numbers as `p.prediction`."""
-    number = f"p.{quoted(PREDICTION)}"
+    number = f"p.{identifier(PREDICTION)}"
     if label.head is Head.NUMBER:
-        return [f"CAST({number} AS DOUBLE) AS {quoted(names.prediction)}"]
+        return [f"CAST({number} AS DOUBLE) AS {identifier(names.prediction)}"]
     if label.head is Head.BINARY:
         place = f"CASE WHEN {number} >= 0.5 THEN 2 ELSE 1 END"
         chance = f"greatest({number}, 1 - {number})"
@@ -91,8 +91,8 @@ def _answers(label: LabelPlan, names: Names) -> list[str]:
         chance = f"list_max({number})"
     classes = f"[{', '.join(_constant(label, one) for one in label.classes)}]"
     return [
-        f"({classes})[{place}] AS {quoted(names.prediction)}",
-        f"CAST({chance} AS DOUBLE) AS {quoted(names.probability)}",
+        f"({classes})[{place}] AS {identifier(names.prediction)}",
+        f"CAST({chance} AS DOUBLE) AS {identifier(names.probability)}",
     ]
 
 

@@ -47,6 +47,11 @@ def open_server(url: str) -> Server:
     try:
         parsed = sqlalchemy.engine.make_url(f"{driver}://{rest}")
         engine = sqlalchemy.create_engine(parsed)
+    except ValueError:
+        raise DataError(
+            "--db: the URL cannot be read, expected scheme://user@host:port/name with "
+            "a number as port; write signs of a password as %40 for @"
+        ) from None
     except ModuleNotFoundError as error:
         package = _PACKAGES.get(error.name or "", error.name)
         raise DataError(

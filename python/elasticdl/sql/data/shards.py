@@ -13,7 +13,7 @@ from typing import Any
 
 from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded, split
-from elasticdl.sql.data.source import literal, quoted
+from elasticdl.sql.data.source import identifier, literal
 from elasticdl.sql.plan import (
     LABEL_FEATURE,
     NULL_INTEGER,
@@ -112,7 +112,14 @@ def write_training(
         whole = tuple(dict.fromkeys(one for one, _ in sides.values()))
         for one in whole:
             _refuse_null(connection, one, label)
+            _refuse_fractions(connection, one, label)
+            _refuse_infinite(connection, one, columns, label)
         classes = _classes(connection, staged, parts.training, whole, label)
+        if len(classes) == 1:
+            raise DataError(
+                f"the label `{label.column}` has one value alone, there is nothing to "
+                "tell apart; expected two or more"
+            )
         coded = _label(label, classes)
         counts = {"training": 0, "validation": 0}
         for side, (one, condition) in sides.items():
@@ -151,6 +158,7 @@ def write_labelled(
     folder.mkdir(parents=True, exist_ok=True)
     with embedded.working(folder) as connection:
         _refuse_null(connection, staged, label)
+        _refuse_fractions(connection, staged, label)
         classes = tuple(Entry(_plain(value), 0) for value in label.classes)
         if classes:
             _refuse_unknown(connection, staged, label, classes)
@@ -162,24 +170,32 @@ def write_labelled(
 def settled(plan: ColumnPlan, schema: Schema) -> str:
     """Return a column of the staged rows as it lies in the shards."""
     column = schema.find(plan.column)
-    name = quoted(column.name if column is not None else plan.column)
+    name = identifier(column.name if column is not None else plan.column)
     null = _NULLS[plan.stored]
     kind = _TYPES[plan.stored]
     if not plan.longest:
-        return f"{_settled_value(name, plan.stored, column)} AS {quoted(plan.feature)}"
+        return (
+            f"{_settled_value(name, plan.stored, column)} AS {identifier(plan.feature)}"
+        )
     values = (
         f"list_transform(coalesce({name}, []), lambda v: "
         f"coalesce(CAST(v AS {kind}), {null}))"
     )
     padded = f"list_resize({values}, {plan.longest}, {null})"
-    return f"CAST({padded} AS {kind}[{plan.longest}]) AS {quoted(plan.feature)}"
+    return f"CAST({padded} AS {kind}[{plan.longest}]) AS {identifier(plan.feature)}"
 
 
 def _settled_value(name: str, stored: Stored, column: Column | None) -> str:
-    kind = column.kind if column is not None else None
     value = f"CAST({name} AS {_TYPES[stored]})"
-    if stored is Stored.INTEGER and kind is Kind.NUMBER:
-        value = f"CAST(trunc({name}) AS BIGINT)"
+    if column is not None and (stored, column.kind) == (Stored.INTEGER, Kind.NUMBER):
+        got = literal(f"column `{column.name}`: got ")
+        expected = literal(", expected whole numbers, as the model was trained with")
+        value = (
+            f"CASE WHEN isnan(CAST({name} AS DOUBLE)) THEN NULL "
+            f"WHEN trunc({name}) <> {name} "
+            f"THEN error({got} || CAST({name} AS VARCHAR) || {expected}) "
+            f"ELSE {value} END"
+        )
     return f"coalesce({value}, {_NULLS[stored]})"
 
 
@@ -199,7 +215,7 @@ def _write(connection: Any, query: str, folder: Path) -> int:
 
 
 def _refuse_null(connection: Any, staged: Staged, label: LabelPlan) -> None:
-    name = quoted(label.column)
+    name = identifier(label.column)
     empty = f"{name} IS NULL"
     if label.kind is Kind.NUMBER:
         empty += f" OR isnan({name})"
@@ -211,6 +227,50 @@ def _refuse_null(connection: Any, staged: Staged, label: LabelPlan) -> None:
         raise DataError(
             f"the label `{label.column}` is NULL in {rows} of {staged.num_rows:,}; "
             f"leave them out: SELECT ... WHERE {label.column} IS NOT NULL"
+        )
+
+
+def _refuse_infinite(
+    connection: Any, staged: Staged, columns: tuple[ColumnPlan, ...], label: LabelPlan
+) -> None:
+    """Raise DataError for an infinity: the mean of its column would be none."""
+    wanted = {c.column for c in columns if c.stored is Stored.FLOAT} | {label.column}
+    names = [
+        column.name
+        for column in staged.schema.columns
+        if column.kind is Kind.NUMBER and column.name in wanted
+    ]
+    if not names:
+        return
+    counts = ", ".join(
+        f"count_if(isinf(CAST({identifier(name)} AS DOUBLE)))" for name in names
+    )
+    found = connection.execute(f"SELECT {counts} FROM {staged.relation}").fetchone()
+    for name, number in zip(names, found, strict=True):
+        if number:
+            rows = "1 row" if number == 1 else f"{number:,} rows"
+            raise DataError(
+                f"column `{name}` is infinite in {rows}; leave them out: SELECT ... "
+                f"WHERE isfinite({name}), or make them NULL"
+            )
+
+
+def _refuse_fractions(connection: Any, staged: Staged, label: LabelPlan) -> None:
+    """Raise DataError where a class would be rounded: BIGINT takes any number."""
+    if label.head is Head.NUMBER or label.kind is Kind.TEXT:
+        return
+    name = identifier(label.column)
+    number = f"TRY_CAST({name} AS DOUBLE)"
+    odd = connection.execute(
+        f"SELECT {number}, count(*) FROM {staged.relation} WHERE {number} IS DISTINCT "
+        f"FROM TRY_CAST({name} AS BIGINT) GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
+    ).fetchone()
+    if odd is not None:
+        rows = "1 row" if odd[1] == 1 else f"{odd[1]:,} rows"
+        raise DataError(
+            f"the label `{label.column}` has the value {odd[0]} in {rows}, expected "
+            "whole numbers as classes; CAST it to VARCHAR to make a class of each "
+            "value, or train a regressor, as DNNRegressor"
         )
 
 
@@ -274,7 +334,7 @@ def _plain(value: str | int | float | bool) -> str | int:
 
 def _class_value(label: LabelPlan) -> str:
     kind = "VARCHAR" if label.kind is Kind.TEXT else "BIGINT"
-    return f"CAST({quoted(label.column)} AS {kind})"
+    return f"CAST({identifier(label.column)} AS {kind})"
 
 
 def _constant(value: str | int) -> str:
@@ -284,7 +344,7 @@ def _constant(value: str | int) -> str:
 def _label(label: LabelPlan, classes: tuple[Entry, ...]) -> str:
     """Return the label as it lies in the shards."""
     if label.head is Head.NUMBER:
-        return f"CAST({quoted(label.column)} AS FLOAT) AS {LABEL_FEATURE}"
+        return f"CAST({identifier(label.column)} AS FLOAT) AS {LABEL_FEATURE}"
     listed = ", ".join(_constant(entry.value) for entry in classes)
     place = f"list_position([{listed}], {_class_value(label)})"
     return f"CAST({place} - 1 AS BIGINT) AS {LABEL_FEATURE}"

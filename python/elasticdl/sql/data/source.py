@@ -135,9 +135,14 @@ def failed(error: BaseException, *, doing: str, secret: str = "") -> DataError:
     return DataError(f"{doing}: {one_line(error, secret)}")
 
 
-def quoted(name: str, mark: str = '"') -> str:
-    """Return an identifier in quotes; each part of `a.b` for itself."""
-    return ".".join(f"{mark}{p.replace(mark, mark * 2)}{mark}" for p in name.split("."))
+def quoted(name: str) -> str:
+    """Return a table's name in quotes; each part of `a.b` for itself."""
+    return ".".join(map(identifier, name.split(".")))
+
+
+def identifier(name: str) -> str:
+    """Return one name, as that of a column, in quotes: a dot is a part of it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:

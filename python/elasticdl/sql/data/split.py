@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticdl.errors import DataError
-from elasticdl.sql.data.source import quoted
+from elasticdl.sql.data.source import identifier
 from elasticdl.sql.plan import Column, Kind, Schema, SplitPlan
 
 _PARTS = 1_000_000  # The finest share.
@@ -29,7 +29,7 @@ class Division:
 
 def canonical(column: Column) -> str:
     """Return a value in the one form in which every engine's rows are hashed."""
-    name = quoted(column.name)
+    name = identifier(column.name)
     if column.kind in (Kind.INTEGER, Kind.BOOLEAN):
         return f"CAST({name} AS BIGINT)"
     if column.kind is Kind.NUMBER:
@@ -78,7 +78,7 @@ def _column(schema: Schema, name: str) -> Column:
 
 def _by_order(connection: Any, rows: str, schema: Schema, plan: SplitPlan) -> Division:
     """Divide at a value; rows of the same value are on one side."""
-    name = quoted(_column(schema, plan.order).name)
+    name = identifier(_column(schema, plan.order).name)
     (total,) = connection.execute(f"SELECT count({name}) FROM {rows}").fetchone()
     wanted = max(1, round(total * (1 - plan.fraction)))
     # Counted by value: a sort of all rows would not fit the memory.

@@ -185,7 +185,9 @@ def _refusals(pa: Any) -> tuple[type[Exception], ...]:
 def _plain(column: Column, values: Sequence[Any]) -> Iterator[Any]:
     """Yield values as Arrow takes them: it makes no floats of decimals."""
     numbers = column.kind is Kind.NUMBER
-    return (float(v) if numbers and v is not None else v for v in values)
+    # Not of text: Python reads '1_000' as a number, which no engine does.
+    plainly = int | decimal.Decimal
+    return (float(v) if numbers and isinstance(v, plainly) else v for v in values)
 
 
 def _fits(pa: Any, column: Column, value: Any, kind: Any) -> bool:
@@ -194,6 +196,13 @@ def _fits(pa: Any, column: Column, value: Any, kind: Any) -> bool:
     except _refusals(pa):
         return False
     return True
+
+
+def plain(value: Any) -> Any:
+    """Return a value as previews have it: no decimals, also in lists."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return float(value) if isinstance(value, decimal.Decimal) else value
 
 
 def text_of(value: Any) -> str:

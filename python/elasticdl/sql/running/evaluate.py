@@ -35,6 +35,8 @@ def write_labelled(
     """Write the rows of a query with their label; return how many there are."""
     wanted = statement.label.text if statement.label else about.label.column
     staged = stage(session, statement.select, about, folder, wanted)
+    if not staged.num_rows:
+        return 0
     column = staged.schema.find(wanted)
     label = replace(about.label, column=column.name if column else wanted)
     return shards.write_labelled(

@@ -16,7 +16,7 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded
 from elasticdl.sql.data.results import PREDICTION
 from elasticdl.sql.data.shards import ROW_GROUP
-from elasticdl.sql.data.source import literal, quoted
+from elasticdl.sql.data.source import identifier, literal
 from elasticdl.sql.plan import LABEL_FEATURE, Head, LabelPlan
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.evaluate import write_labelled, write_table
@@ -26,13 +26,16 @@ from elasticdl.sql.statements import Explain
 
 MOST_ROWS = 2000  # Of the query; each is predicted once for each column.
 _EXCHANGED = "exchanged.parquet"
+# No column of a shard has a blank in its name.
+_ROW, _PART, _PLACE = '"the row"', '"the part"', '"the place"'
 
 
 def prepare(
     session: Session, statement: Explain, about: Description, folder: Path
 ) -> int:
     """Write the rows, and again with each column exchanged; return how many rows."""
-    write_labelled(session, statement, about, folder)
+    if not write_labelled(session, statement, about, folder):
+        return 0
     rows = folder / "shards" / "rows" / "rows.parquet"
     return _exchange(rows, folder / _EXCHANGED, about)
 
@@ -80,29 +83,32 @@ def write_importance(
 def _exchange(labelled: Path, out: Path, about: Description) -> int:
     """Write the rows as they are, then once for each column with that one exchanged."""
     names = [plan.feature for plan in about.columns]
-    listed = ", ".join(map(quoted, [*names, LABEL_FEATURE]))
+    listed = ", ".join(map(identifier, [*names, LABEL_FEATURE]))
     with embedded.working(out.parent) as connection:
         connection.execute(
-            f"CREATE TABLE chosen AS SELECT {listed}, row_number() OVER () AS n FROM "
-            f"(SELECT * FROM read_parquet({literal(str(labelled))}, "
-            "file_row_number=true) ORDER BY hash(file_row_number) "
+            f"CREATE TABLE chosen AS SELECT {listed}, row_number() OVER () AS {_ROW} "
+            f"FROM (SELECT * FROM (SELECT *, row_number() OVER () - 1 AS {_PLACE} "
+            f"FROM read_parquet({literal(str(labelled))})) ORDER BY hash({_PLACE}) "
             f"LIMIT {MOST_ROWS})"
         )
         (number,) = connection.execute("SELECT count(*) FROM chosen").fetchone()
         # Row n gets the value of another row: a fixed shift of a mixed order.
         connection.execute(
             "CREATE TABLE other AS SELECT n, lead(n) OVER (ORDER BY hash(n, 1)) AS m, "
-            "first(n) OVER (ORDER BY hash(n, 1)) AS f FROM chosen"
+            "first(n) OVER (ORDER BY hash(n, 1)) AS f "
+            f"FROM (SELECT {_ROW} AS n FROM chosen)"
         )
         taken = ", ".join(
-            f"CASE WHEN part = {part} THEN o.{name} ELSE s.{name} END AS {name}"
-            for part, name in enumerate(map(quoted, names), 1)
+            f"CASE WHEN parts.part = {part} THEN o.{name} ELSE s.{name} END AS {name}"
+            for part, name in enumerate(map(identifier, names), 1)
         )
         query = (
-            f"SELECT part, s.n, {taken}, s.{LABEL_FEATURE} "
+            f"SELECT parts.part AS {_PART}, {taken}, s.{LABEL_FEATURE}, "
+            # As the job counts them: a file's own count may be a column's name.
+            f"parts.part * {number} + s.{_ROW} - 1 AS {_PLACE} "
             f"FROM range({len(names) + 1}) AS parts(part) CROSS JOIN chosen AS s "
-            "JOIN other AS x ON x.n = s.n "
-            "JOIN chosen AS o ON o.n = coalesce(x.m, x.f) ORDER BY part, s.n"
+            f"JOIN other AS x ON x.n = s.{_ROW} "
+            f"JOIN chosen AS o ON o.{_ROW} = coalesce(x.m, x.f) ORDER BY {_PLACE}"
         )
         connection.execute(
             f"COPY ({query}) TO {literal(str(out))} "
@@ -115,7 +121,7 @@ def _importances(
     rows: Path, outputs: Path, about: Description, number: int, label: LabelPlan
 ) -> tuple[tuple[str, float], ...]:
     """Return each column's loss of accuracy, or gain of error; the largest first."""
-    predicted = f"p.{quoted(PREDICTION)}"
+    predicted = f"p.{identifier(PREDICTION)}"
     if label.head is Head.NUMBER:
         good = f"-avg(abs({predicted} - r.{LABEL_FEATURE}))"
     elif label.head is Head.BINARY:
@@ -126,10 +132,9 @@ def _importances(
     with embedded.working(rows.parent) as connection:
         found = dict(
             connection.execute(
-                f"SELECT r.part, {good} FROM read_parquet({literal(str(rows))}, "
-                "file_row_number=true) r JOIN read_parquet("
-                f"{literal(str(outputs / 'part-*.parquet'))}) p "
-                "ON p.record = r.file_row_number GROUP BY 1"
+                f"SELECT r.{_PART}, {good} FROM read_parquet({literal(str(rows))}) r "
+                f"JOIN read_parquet({literal(str(outputs / 'part-*.parquet'))}) p "
+                f"ON p.record = r.{_PLACE} GROUP BY 1"
             ).fetchall()
         )
     if len(found) != len(about.columns) + 1:

@@ -14,7 +14,7 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded, shards
 from elasticdl.sql.data.results import PREDICTION
 from elasticdl.sql.data.shards import ROW_GROUP
-from elasticdl.sql.data.source import literal, quoted
+from elasticdl.sql.data.source import identifier, literal
 from elasticdl.sql.plan import Head
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.explain import MOST_ROWS, write_importance
@@ -32,13 +32,16 @@ def prepare(
 ) -> int:
     """Write some of the rows as the model takes them; return how many."""
     staged = stage(session, statement.select, about, folder)
+    if not staged.num_rows:
+        return 0
     every = folder / "shards" / "rows.parquet"
     shards.write_prediction(staged, every, columns=about.columns)
     with embedded.working(folder) as connection:
-        names = ", ".join(quoted(one.feature) for one in about.columns)
+        names = ", ".join(identifier(one.feature) for one in about.columns)
         connection.execute(
-            f"COPY (SELECT {names} FROM read_parquet({literal(str(every))}, "
-            f"file_row_number=true) ORDER BY hash(file_row_number) LIMIT {MOST_ROWS}) "
+            f"COPY (SELECT {names} FROM (SELECT *, row_number() OVER () - 1 AS "
+            f'"the place" FROM read_parquet({literal(str(every))})) '
+            f'ORDER BY hash("the place") LIMIT {MOST_ROWS}) '
             f"TO {literal(str(folder / _CHOSEN))} "
             f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"
         )
@@ -86,7 +89,7 @@ def _means(
 ) -> tuple[tuple[str, float], ...]:
     """Return the mean absolute attribution of each column; the largest first."""
     wanted = ", ".join(
-        f"avg(abs({quoted(PREDICTION)}[{place}]))"
+        f"avg(abs({identifier(PREDICTION)}[{place}]))"
         for place in range(1, len(about.columns) + 1)
     )
     parts = literal(str(outputs / "part-*.parquet"))

@@ -57,6 +57,7 @@ def staged_in(folder: Path) -> Staged:
 
 
 def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
+    yield from planning.duplicates(schema)
     missing = [p.column for p in about.columns if schema.find(p.column) is None]
     if len(missing) == 1:
         (name,) = missing
@@ -122,10 +123,4 @@ def job_name(base: str, use: str) -> str:
 def said_of_job(statement: Predict | Evaluate | Explain) -> dict[str, object]:
     """Return the fields of the values file that WITH sets, by path."""
     settings = planning.settings_of(statement)
-    said: dict[str, object] = {
-        "job." + ".".join(path): value for path, value in settings.fields
-    }
-    for key, value in settings.others:
-        if key.endswith(".batch_size"):
-            said["job.training.batchSize"] = value
-    return said
+    return {"job." + ".".join(path): value for path, value in settings.fields}

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from elasticdl.errors import DataError
+from elasticdl.errors import DataError, SpecError
 from elasticdl.files import write_whole
 from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.values.document import ValuesFile
@@ -162,6 +162,17 @@ def _validation(session: Session, plan: TrainPlan, folder: Path) -> Staged | Non
     if not plan.split.select:
         return None
     with session.source.rows(plan.split.select) as rows:
+        needed = [*(one.column for one in plan.columns), plan.label.column]
+        problems = [
+            *planning.duplicates(rows.schema),
+            *(
+                f"it has no column `{name}`, which the training needs"
+                for name in needed
+                if rows.schema.find(name) is None
+            ),
+        ]
+        if problems:
+            raise SpecError(f"validation.select: {'; '.join(problems)}")
         path = folder / "validation-rows.parquet"
         return Staged(path, rows.schema, rows.write(path))
 

@@ -222,4 +222,80 @@ def test_arrays_are_filled_up_to_one_length(tmp_path):
     assert found == sorted(wanted)
 
 
+def selected(sql, folder, name="s"):
+    source = open_source("")
+    try:
+        with source.rows(sql) as rows:
+            path = folder / f"{name}.parquet"
+            return Staged(path, rows.schema, rows.write(path))
+    finally:
+        source.close()
+
+
+X = (ColumnPlan("x", "x", Stored.FLOAT),)
+WHOLE = "SELECT i AS x, CAST(i % 2 AS DOUBLE) AS y FROM range(300) t(i)"
+ODD = WHOLE.replace(
+    "CAST(i % 2 AS DOUBLE)", "CASE WHEN i < 299 THEN i % 2 ELSE 0.4 END"
+)
+FRACTION = r"the value 0\.4 in 1 row, expected whole numbers as classes"
+
+
+@pytest.mark.parametrize("classes", [(), (0.0, 1.0)])
+def test_a_later_fraction_is_no_class(tmp_path, classes):
+    label = LabelPlan("y", Kind.NUMBER, Head.BINARY, len(classes), classes)
+    whole = selected(WHOLE, tmp_path, "whole")
+    odd = selected(ODD, tmp_path, "odd")
+    options = {"columns": X, "label": label}
+    with pytest.raises(DataError, match=FRACTION):
+        shards.write_training(odd, tmp_path, division=SplitPlan(), **options)
+    with pytest.raises(DataError, match=FRACTION):
+        shards.write_training(
+            whole, tmp_path, division=SplitPlan(), validation=odd, **options
+        )
+    with pytest.raises(DataError, match=FRACTION):
+        shards.write_labelled(odd, tmp_path, **options)
+    made = shards.write_training(
+        whole, tmp_path, division=SplitPlan(fraction=0), **options
+    )
+    assert [row["label"] for row in read(made.training)][:3] == [0, 1, 0]
+
+
+ID = (ColumnPlan("c", "c", Stored.INTEGER),)
+
+
+def test_a_fraction_is_no_integer_of_a_category(tmp_path):
+    one = selected("SELECT 2.7::DOUBLE AS c UNION ALL SELECT 2", tmp_path)
+    with pytest.raises(
+        DataError, match=r"column `c`: got 2\.7, expected whole numbers"
+    ):
+        shards.write_prediction(one, tmp_path / "p" / "rows.parquet", columns=ID)
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "DECIMAL(9, 2)", "HUGEINT"])
+def test_whole_numbers_of_another_type_are_integers_of_a_category(tmp_path, kind):
+    nan = "'nan'::DOUBLE" if kind == "DOUBLE" else "NULL"
+    rows = f"SELECT unnest([3, {nan}, NULL, -4]::{kind}[]) AS c"
+    one = selected(rows, tmp_path)
+    file = tmp_path / "p" / "rows.parquet"
+    shards.write_prediction(one, file, columns=ID)
+    found = pq.read_table(file).column("c").to_pylist()
+    assert found == [3, NULL_INTEGER, NULL_INTEGER, -4]
+
+
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_an_infinity_is_named_with_its_column(tmp_path, column):
+    rows = "SELECT i::DOUBLE AS x, i / 2 AS y FROM range(300) t(i)"
+    infinite = f"if(x = 7, 'inf'::DOUBLE, {column}) AS {column}"
+    odd = f"SELECT * REPLACE ({infinite}) FROM ({rows})"
+    label = LabelPlan("y", Kind.NUMBER, Head.NUMBER)
+    with pytest.raises(DataError, match=rf"column `{column}` is infinite in 1 row"):
+        shards.write_training(
+            selected(odd, tmp_path),
+            tmp_path,
+            columns=X,
+            label=label,
+            division=SplitPlan(),
+        )
+
+
 RECORDED_SPLIT = (2404, 596)

@@ -91,6 +91,13 @@ def test_a_later_value_of_another_type_is_named_with_its_column():
         types.to_arrow(pa, column, [1, None, "old"], pa.int64())
 
 
+@pytest.mark.parametrize("odd", ["1_000", "2.5", "inf"])
+def test_a_later_text_among_numbers_is_named_whatever_is_in_it(odd):
+    column = Column("pay", Kind.NUMBER)
+    with pytest.raises(DataError, match=rf"`pay`: got '{odd}' .* expected number"):
+        types.to_arrow(pa, column, [1.5, 3, odd], pa.float64())
+
+
 def test_numbers_among_text_are_text():
     column = Column("x", Kind.TEXT)
     assert types.to_arrow(pa, column, ["a", 2, None], pa.string()).to_pylist() == [

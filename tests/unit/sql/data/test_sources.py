@@ -1,0 +1,85 @@
+"""Claims about what sources make of queries: previews, transactions, URLs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elasticdl.errors import DataError
+from elasticdl.sql import planning
+from elasticdl.sql.data.source import Source, open_source
+from elasticdl.sql.plan import Head, TrainPlan
+from elasticdl.sql.statements import Train
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Source]:
+    opened = open_source("", folder=tmp_path)
+    yield opened
+    opened.close()
+
+
+def _planned(source: Source, text: str) -> TrainPlan:
+    (statement,) = planning.read_statements(text, source.engine)
+    assert isinstance(statement, Train)
+    with source.rows(statement.select) as rows:
+        return planning.plan_training(statement, rows.preview, text)
+
+
+@pytest.mark.parametrize("label", ["CASE WHEN i % 3 = 0 THEN 1.0 ELSE 0.0 END",
+                                   "CAST(i % 2 AS HUGEINT)"])  # fmt: skip
+def test_a_label_of_decimals_has_plain_numbers_as_classes(
+    source: Source, label: str
+) -> None:
+    plan = _planned(
+        source, f"SELECT i AS x, {label} AS y FROM range(40) t(i) LABEL y INTO m"
+    )
+    assert plan.label.head is Head.BINARY
+    assert plan.label.classes == (0, 1)
+    assert {type(one) for one in plan.label.classes} <= {int, float}
+
+
+def test_columns_that_python_has_no_values_for_are_left_alone(source: Source) -> None:
+    text = (
+        "SELECT i AS x, DATE '20000-01-01' AS a, DATE '0044-03-15 (BC)' AS b, "
+        "'infinity'::TIMESTAMP AS c, '2020-01-01 00:00:00.123456789'::TIMESTAMP_NS "
+        "AS d, i % 2 AS y FROM range(40) t(i) "
+        "TO TRAIN DNNClassifier COLUMN x LABEL y INTO m"
+    )
+    assert [one.column for one in _planned(source, text).columns] == ["x"]
+
+
+def test_numbers_among_text_are_classes_of_text(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute("CREATE TABLE t (x, y)")
+        rows = [(i, 1 if i % 2 else "a") for i in range(40)]
+        connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
+    connection.close()
+    source = open_source(str(tmp_path / "t.sqlite"))
+    plan = _planned(source, "SELECT * FROM t LABEL y INTO m")
+    source.close()
+    assert plan.label.classes == ("1", "a")
+
+
+def test_an_open_transaction_is_told_in_a_sentence(source: Source) -> None:
+    source.execute("BEGIN", most_rows=1)
+    source.execute("CREATE TABLE t AS SELECT 1 AS x, 1 AS y", most_rows=1)
+    with pytest.raises(DataError, match="rolled back now; COMMIT it before"):
+        _planned(source, "SELECT * FROM t LABEL y INTO m")
+    assert source.execute("SELECT 1 AS x", most_rows=1).rows == ((1,),)
+
+
+def test_a_name_of_the_programs_own_is_no_table(source: Source) -> None:
+    with (
+        pytest.raises(DataError, match="Table with name types does not exist"),
+        source.rows("SELECT * FROM types"),
+    ):
+        pass
+
+
+def test_a_port_that_is_no_number_is_told_without_the_password() -> None:
+    with pytest.raises(DataError, match="a number as port") as caught:
+        open_source("mysql://u:secret@host:33x/db")
+    assert "secret" not in str(caught.value)

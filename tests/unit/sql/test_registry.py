@@ -1,0 +1,37 @@
+"""Claims about the registry's folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elasticdl.sql.plan import Head, Kind, LabelPlan, Schema
+from elasticdl.sql.registry import Description, Registry, write_description
+
+_ABOUT = Description((), LabelPlan("y", Kind.INTEGER, Head.BINARY), Schema(()), "x")
+
+
+def test_a_version_that_is_trained_outlives_the_drop_of_all_others(
+    tmp_path: Path,
+) -> None:
+    registry = Registry(tmp_path)
+    with registry.adding("m") as first:
+        write_description(first, _ABOUT)
+    with registry.adding("m") as second:
+        registry.drop("m@1")
+        assert second.folder.is_dir()
+        write_description(second, _ABOUT)
+    assert [one.reference for one in registry.all()] == ["m@2"]
+    registry.drop("m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_version_that_is_trained_outlives_a_run_that_failed(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    registry.run("m", "job")
+    with registry.adding("m") as other:
+        registry.discard("m", "job")
+        assert other.folder.is_dir()
+        write_description(other, _ABOUT)
+    registry.run("n", "job")
+    registry.discard("n", "job")
+    assert not (tmp_path / "n").exists()

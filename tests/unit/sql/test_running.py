@@ -1,0 +1,144 @@
+"""Claims about what statements do with rows before and after their job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from elasticdl.errors import DataError, SpecError
+from elasticdl.sql import planning
+from elasticdl.sql.data import shards
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.plan import (
+    ColumnPlan,
+    Head,
+    Kind,
+    LabelPlan,
+    Schema,
+    SplitPlan,
+    Stored,
+)
+from elasticdl.sql.registry import Description, ModelVersion, Registry
+from elasticdl.sql.running import evaluate, explain, gradients
+from elasticdl.sql.running.session import Bars, Session
+from elasticdl.sql.running.staging import stage
+from elasticdl.sql.running.train import prepare
+
+_TWO = "SELECT 1 AS x, 2 AS X, 1 AS y"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    def run_job(*_: object) -> Any:
+        raise AssertionError("no job is run here")
+
+    source = open_source("", folder=tmp_path)
+    yield Session(source, Registry(tmp_path / "models"), run_job, lambda _: None)
+    source.close()
+
+
+def _about(*columns: str) -> Description:
+    plans = tuple(ColumnPlan(one, one, Stored.FLOAT) for one in columns)
+    label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
+    return Description(plans, label, Schema(()), "DNNClassifier")
+
+
+def _read(text: str) -> Any:
+    (statement,) = planning.read_statements(text, "duckdb")
+    return statement
+
+
+def _train(session: Session, text: str, folder: Path) -> Any:
+    version = ModelVersion("m", 1, folder / "version")
+    return prepare(session, _read(text), text, version)
+
+
+def test_two_columns_of_one_name_are_refused_in_every_statement(
+    session: Session, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match="two columns `X`; name one of them with AS"):
+        stage(session, _TWO, _about("x"), tmp_path)
+    text = (
+        "SELECT i AS x, i % 2 AS y FROM range(9) t(i) TO TRAIN DNNClassifier "
+        f"WITH validation.select = '{_TWO}' LABEL y INTO m"
+    )
+    with pytest.raises(SpecError, match=r"validation\.select: the query has two"):
+        _train(session, text, tmp_path)
+
+
+def test_a_column_that_the_validation_rows_lack_is_named(
+    session: Session, tmp_path: Path
+) -> None:
+    text = (
+        "SELECT i AS x, i % 2 AS y FROM range(9) t(i) TO TRAIN DNNClassifier "
+        "WITH validation.select = 'SELECT 1 AS z' LABEL y INTO m"
+    )
+    with pytest.raises(SpecError, match=r"no column `x`, which.*no column `y`"):
+        _train(session, text, tmp_path)
+
+
+def test_a_dot_in_a_columns_name_is_a_part_of_it(
+    session: Session, tmp_path: Path
+) -> None:
+    select = "SELECT {'b': 5} AS a, i AS \"a.b\", i % 2 AS y FROM range(300) t(i)"
+    staged = stage(session, select, _about("a.b"), tmp_path)
+    made = shards.write_training(
+        staged,
+        tmp_path / "shards",
+        columns=(ColumnPlan("a.b", "a_b", Stored.FLOAT),),
+        label=_about().label,
+        division=SplitPlan(order="a.b", fraction=0.1),
+    )
+    found = pq.read_table(made.training).column("a_b").to_pylist()
+    assert sorted(found) == [float(i) for i in range(270)]
+
+
+def test_columns_may_have_any_name_in_an_explanation(
+    session: Session, tmp_path: Path
+) -> None:
+    names = ("n", "part", "file_row_number", "m", "record", "parts")
+    listed = ", ".join(f"(i * {k}) % 7 AS {n}" for k, n in enumerate(names, 1))
+    about = _about(*names)
+    text = f"SELECT {listed}, i % 2 AS y FROM range(50) t(i) TO EXPLAIN m"
+    statement = _read(text)
+    assert explain.prepare(session, statement, about, tmp_path) == 50
+    rows = pq.read_table(tmp_path / "exchanged.parquet").to_pylist()
+    assert len(rows) == 50 * (len(names) + 1)
+    for part in range(len(names) + 1):
+        mixed = rows[part * 50 : part * 50 + 50]
+        pairs = list(zip(rows[:50], mixed, strict=True))
+        changed = {n for n in names for a, b in pairs if a[n] != b[n]}
+        assert changed == ({names[part - 1]} if part else set())
+    # Answers that are right as long as nothing is exchanged.
+    answers = [row["label"] if i < 50 else 0.0 for i, row in enumerate(rows)]
+    table = pa.table({"record": range(len(rows)), "prediction": answers})
+    (tmp_path / "outputs").mkdir()
+    pq.write_table(table, tmp_path / "outputs" / "part-0.parquet")
+    (bars,) = explain.finish(session, statement, about, tmp_path, {})
+    assert isinstance(bars, Bars)
+    assert dict(bars.values) == dict.fromkeys(names, 0.5)
+    (tmp_path / "g").mkdir()
+    assert gradients.prepare(session, statement, about, tmp_path / "g") == 50
+
+
+@pytest.mark.parametrize(
+    ("verb", "parts"),
+    [("EVALUATE", evaluate), ("EXPLAIN", explain), ("EXPLAIN", gradients)],
+)
+def test_a_question_about_no_rows_prepares_none(
+    session: Session, tmp_path: Path, verb: str, parts: Any
+) -> None:
+    statement = _read(f"SELECT 1.5 AS x, 'a' AS y WHERE false TO {verb} m")
+    assert parts.prepare(session, statement, _about("x"), tmp_path) == 0
+
+
+def test_a_label_of_one_value_in_many_rows_is_refused(
+    session: Session, tmp_path: Path
+) -> None:
+    text = "SELECT i AS x, 'a' AS y FROM range(12000) t(i) LABEL y INTO m"
+    with pytest.raises(DataError, match="one value alone"):
+        _train(session, text, tmp_path)
