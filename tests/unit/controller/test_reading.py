@@ -12,6 +12,7 @@ from elasticdl.controller.reading import node_of, pod_of
 from elasticdl.job.grant import Grant, format_grant
 from elasticdl.job.names import Role
 from elasticdl.kube.inventory import Serving
+from elasticdl.planner.matching import admits
 from elasticdl.planner.view import (
     Expression,
     Holder,
@@ -174,6 +175,28 @@ def test_where_a_pod_may_be_is_read_as_far_as_it_is_required():
     assert read.affinity == (
         (Expression("zone", "In", ("a", "b")), Expression("old", "DoesNotExist")),
     )
+
+
+def bound_to(*terms):
+    required = {"nodeSelectorTerms": list(terms)}
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
+    return pod_of(pod(affinity=affinity), SERVING).placement
+
+
+def test_the_pod_of_a_daemon_set_may_be_on_its_node_alone():
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    placement = bound_to({"matchFields": [field]})
+    other = node_of(node(metadata={"name": "n2"}))
+    assert admits(node_of(node()), placement)
+    assert not admits(other, placement)
+
+
+def test_an_empty_term_of_an_affinity_admits_no_node():
+    assert not admits(node_of(node()), bound_to({}))
+    known = {"key": "pool", "operator": "Exists"}
+    assert admits(node_of(node()), bound_to({}, {"matchExpressions": [known]}))
 
 
 # -- jobs ---------------------------------------------------------------------------
