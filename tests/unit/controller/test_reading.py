@@ -104,6 +104,14 @@ def test_amounts_of_nodes_are_rounded_down_and_requests_up():
     assert asked.request == Resources.of({"cpu": 334, "memory": 1})
 
 
+def test_memory_in_decimal_units_is_read_to_the_byte():
+    read = node_of(node(status={"allocatable": {"memory": "32.2G"}}))
+    asked = {"requests": {"memory": "32.2G"}}
+    pods = pod_of(pod(containers=[{"name": "c", "resources": asked}]), SERVING)
+    exact = Resources.of({"memory": 32_200_000_000})
+    assert read.allocatable == pods.request == exact
+
+
 def test_a_node_says_whether_it_takes_pods():
     read = node_of(node())
     assert (read.ready, read.cordoned, read.ready_since) == (True, False, AT)
