@@ -13,7 +13,7 @@ from typing import Any
 Json = dict[str, Any]
 
 _GPU_ENDINGS = ("/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
-_UNITS = {
+_UNITS: dict[str, str | int] = {
     "n": "1e-9", "u": "1e-6", "m": "1e-3", "": 1,
     "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18,
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
