@@ -101,7 +101,8 @@ def placement(spec: Json) -> Placement:
         affinity=tuple(
             tuple(
                 Expression(e["key"], e["operator"], tuple(e.get("values") or ()))
-                for e in term.get("matchExpressions") or []
+                for kind in ("matchExpressions", "matchFields")
+                for e in term.get(kind) or []
             )
             for term in required.get("nodeSelectorTerms") or []
         ),

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 Json = dict[str, Any]
 
 _GPU_ENDINGS = ("/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
-_UNITS = {
-    "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0,
-    "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50,
-    "Ei": 2.0**60,
+_UNITS: dict[str, str | int] = {
+    "n": "1e-9", "u": "1e-6", "m": "1e-3", "": 1,
+    "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
+    "Ei": 2**60,
 }  # fmt: skip
 
 
@@ -49,8 +50,9 @@ def quantity(text: object) -> float:
     written = str(text or "0")
     number = written.rstrip("numkKMGTPEi")
     try:
-        amount = float(number) * _UNITS[written[len(number) :]]
-    except (ValueError, KeyError):
+        unit = Decimal(_UNITS[written[len(number) :]])
+        amount = float(Decimal(number) * unit)
+    except (ArithmeticError, KeyError):
         return 0.0
     return amount if math.isfinite(amount) else 0.0
 

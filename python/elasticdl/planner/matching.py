@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from elasticdl.planner.view import Expression, Node, Placement, Taint, Toleration
 
 _KEEPS_OUT = ("NoSchedule", "NoExecute")
+_NAME = "metadata.name"  # the field of a node that `matchFields` may ask for
 
 
 def admits(node: Node, placement: Placement) -> bool:
@@ -17,8 +18,10 @@ def admits(node: Node, placement: Placement) -> bool:
     labels = dict(node.labels)
     if any(labels.get(key) != value for key, value in placement.selector):
         return False
+    known = {**labels, _NAME: node.name}
+    # A term that says nothing admits no node, as in Kubernetes.
     if placement.affinity and not any(
-        all(_holds(one, labels) for one in term) for term in placement.affinity
+        term and all(_holds(one, known) for one in term) for term in placement.affinity
     ):
         return False
     return all(

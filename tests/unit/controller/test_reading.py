@@ -14,6 +14,7 @@ from elasticdl.job.names import Role
 from elasticdl.job.spec.replicas import WorkerSpec
 from elasticdl.kube.amounts import quantity
 from elasticdl.kube.inventory import Serving
+from elasticdl.planner.matching import admits
 from elasticdl.planner.view import (
     Expression,
     Holder,
@@ -106,6 +107,14 @@ def test_amounts_of_nodes_are_rounded_down_and_requests_up():
     assert asked.request == Resources.of({"cpu": 334, "memory": 1})
 
 
+def test_memory_in_decimal_units_is_read_to_the_byte():
+    read = node_of(node(status={"allocatable": {"memory": "32.2G"}}))
+    asked = {"requests": {"memory": "32.2G"}}
+    pods = pod_of(pod(containers=[{"name": "c", "resources": asked}]), SERVING)
+    exact = Resources.of({"memory": 32_200_000_000})
+    assert read.allocatable == pods.request == exact
+
+
 def test_a_node_says_whether_it_takes_pods():
     read = node_of(node())
     assert (read.ready, read.cordoned, read.ready_since) == (True, False, AT)
@@ -177,6 +186,28 @@ def test_where_a_pod_may_be_is_read_as_far_as_it_is_required():
     assert read.affinity == (
         (Expression("zone", "In", ("a", "b")), Expression("old", "DoesNotExist")),
     )
+
+
+def bound_to(*terms):
+    required = {"nodeSelectorTerms": list(terms)}
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
+    return pod_of(pod(affinity=affinity), SERVING).placement
+
+
+def test_the_pod_of_a_daemon_set_may_be_on_its_node_alone():
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    placement = bound_to({"matchFields": [field]})
+    other = node_of(node(metadata={"name": "n2"}))
+    assert admits(node_of(node()), placement)
+    assert not admits(other, placement)
+
+
+def test_an_empty_term_of_an_affinity_admits_no_node():
+    assert not admits(node_of(node()), bound_to({}))
+    known = {"key": "pool", "operator": "Exists"}
+    assert admits(node_of(node()), bound_to({}, {"matchExpressions": [known]}))
 
 
 # -- jobs ---------------------------------------------------------------------------
