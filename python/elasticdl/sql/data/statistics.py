@@ -6,12 +6,10 @@ Called by `sql.running`. Must not know what they are for.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded
 from elasticdl.sql.data.shards import Shards
 from elasticdl.sql.data.source import literal, quoted
@@ -158,8 +156,6 @@ def _read(need: StatisticsNeeded, answer: Any, num_rows: int) -> ColumnStatistic
     )
     bounds = (next(answer) or []) if need.num_buckets > 1 else []
     longest = (next(answer) or 0) if need.longest else 0
-    if not all(math.isfinite(one) for one in (mean, variance, least, most) if one):
-        raise _infinite(need.of.column)
     return ColumnStatistics(
         need.of,
         num_rows=num_rows,
@@ -170,13 +166,6 @@ def _read(need: StatisticsNeeded, answer: Any, num_rows: int) -> ColumnStatistic
         maximum=most,
         boundaries=tuple(sorted(bounds)),
         longest=longest,
-    )
-
-
-def _infinite(column: str) -> DataError:
-    return DataError(
-        f"column {column}: it has infinite numbers (or above 3.4e38), of which there "
-        f"is no mean; exclude these rows: WHERE isfinite({quoted(column)})"
     )
 
 

@@ -197,7 +197,7 @@ def test_the_empty_text_is_a_value_of_a_large_vocabulary(tmp_path):
 
 @pytest.mark.parametrize("function", ["STANDARDIZE", "NORMALIZE", "RAW"])
 def test_infinite_numbers_are_refused_by_their_column(function, tmp_path):
-    with pytest.raises(DataError, match=r"column far: .* WHERE isfinite"):
+    with pytest.raises(DataError, match=r"column `far` .* WHERE isfinite"):
         tables.trained(
             "SELECT CASE WHEN i % 50 = 3 THEN 'inf'::DOUBLE ELSE i END AS far, "
             "i % 2 AS y FROM range(400) t(i) TO TRAIN DNNClassifier "
