@@ -11,8 +11,8 @@ from elasticdl.controller.watching import WatchedCluster, Watches
 from elasticdl.kube.inventory import Serving
 from elasticdl.planner.view import JobKey
 
-from tests.unit.controller.api_server import Server, listing, until
 from tests.unit.controller.test_reading import config_map, pod
+from tests.unit.scripted_server import Server, listing, until
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 JOBS = "/api/v1/namespaces/ml/configmaps"

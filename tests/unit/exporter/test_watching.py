@@ -1,11 +1,7 @@
 """The exporter follows a server that throttles, forgets, breaks off and goes away."""
 
 import asyncio
-import json
-import socket
-import threading
-from collections import defaultdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from elasticdl.exporter.watching import WatchedCluster
@@ -16,38 +12,20 @@ from elasticdl.metrics.registry import ClusterMetrics
 from kubernetes.client.configuration import Configuration
 from prometheus_client.exposition import generate_latest
 
+from tests.unit import scripted_server
+
 BOUND_SECONDS = 20.0
 NODES, PODS, USAGE = "/nodes", "/api/v1/pods", "/metrics.k8s.io/v1beta1/pods"
 JOBS = "/apis/batch/v1/jobs"
 
 
-class Server:
+class Server(scripted_server.Server):
     """Answers each kind of request by its own script; the last answer stays."""
 
     def __init__(self) -> None:
-        self.scripts = {USAGE: [(404, {})], JOBS: [listing()]}
-        self.asked = defaultdict(int)
+        super().__init__()
+        self.scripts |= {USAGE: [(404, {})], JOBS: [listing()]}
         self.methods = set()
-        self.over = threading.Event()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                server.answer(self)
-
-            do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        self.thread = threading.Thread(
-            target=self.http.serve_forever, kwargs={"poll_interval": 0.01}
-        )
-        self.thread.start()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         self.methods.add(handler.command)
@@ -57,30 +35,7 @@ class Server:
         script = self.scripts.get(key, [(200, [])])
         status, content = script[min(self.asked[key], len(script) - 1)]
         self.asked[key] += 1
-        handler.send_response(status)
-        if isinstance(content, list):  # a watch: events, then nothing for long
-            handler.send_header("Transfer-Encoding", "chunked")
-            handler.end_headers()
-            for event in content:
-                data = json.dumps(event).encode() + b"\n"
-                if event == "BREAK":
-                    handler.close_connection = True
-                    handler.connection.shutdown(socket.SHUT_RDWR)
-                    return
-                handler.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-            self.over.wait(BOUND_SECONDS)
-            handler.wfile.write(b"0\r\n\r\n")
-            return
-        data = json.dumps(content).encode()
-        handler.send_header("Content-Length", str(len(data)))
-        handler.end_headers()
-        handler.wfile.write(data)
-
-    def close(self) -> None:
-        self.over.set()
-        self.http.shutdown()
-        self.thread.join()
-        self.http.server_close()
+        self.send(handler, status, content)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from elasticdl.client.cluster.helm import HelmProgram
 from elasticdl.training_jobs.controller import Controller
 from elasticdl.training_jobs.rendering import Renderer
 
-from tests.unit.controller.api_server import Server, listing, until
+from tests.unit.scripted_server import Server, listing, until
 from tests.unit.training_jobs.objects import manifest
 
 OWN = "/apis/elasticdl.org/v1alpha1/namespaces/ml/trainingjobs"

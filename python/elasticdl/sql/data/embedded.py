@@ -18,7 +18,14 @@ from typing import Any
 
 from elasticdl.errors import DataError
 from elasticdl.sql.data import types
-from elasticdl.sql.data.source import Answer, failed, literal, one_line, quoted
+from elasticdl.sql.data.source import (
+    Answer,
+    failed,
+    literal,
+    one_line,
+    quoted,
+    schema_or_none,
+)
 from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
 
 # Of the engine alone. A process has about 0.5 GiB beside it.
@@ -109,11 +116,7 @@ class Embedded:
             self.connection.rollback()
 
     def schema(self, select: str) -> Schema | None:
-        try:
-            with self.rows(select) as rows:
-                return rows.schema
-        except DataError:  # of a table that an earlier statement makes, too
-            return None
+        return schema_or_none(self.rows, select)
 
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         duckdb = import_duckdb()

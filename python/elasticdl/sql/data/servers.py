@@ -19,7 +19,7 @@ from typing import Any
 
 from elasticdl.errors import DataError
 from elasticdl.sql.data import types
-from elasticdl.sql.data.source import Answer, failed, one_line
+from elasticdl.sql.data.source import Answer, failed, one_line, schema_or_none
 from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
 
 _BATCH_ROWS = 8192  # Rows on their way: a few MB, whatever the table's size.
@@ -101,11 +101,7 @@ class Server:
             raise self._failed(error, "the query failed") from None
 
     def schema(self, select: str) -> Schema | None:
-        try:
-            with self.rows(select) as rows:
-                return rows.schema
-        except DataError:  # of a table that an earlier statement makes, too
-            return None
+        return schema_or_none(self.rows, select)
 
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         from sqlalchemy import exc

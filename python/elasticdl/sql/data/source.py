@@ -8,7 +8,7 @@ embedded engine for files and databases of its own, SQLAlchemy for servers. Call
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +94,17 @@ def open_source(url: str, *, folder: Path | None = None) -> Source:
     if is_sqlite(path):
         return servers.open_server(f"sqlite:///{path}")
     return embedded.open_embedded(str(path), folder=folder)
+
+
+def schema_or_none(
+    rows: Callable[[str], AbstractContextManager[Rows]], select: str
+) -> Schema | None:
+    """Return the columns of a SELECT that a source's `rows` runs; None if it fails."""
+    try:
+        with rows(select) as found:
+            return found.schema
+    except DataError:  # of a table that an earlier statement makes, too
+        return None
 
 
 def engine_of(url: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any
 
 from elasticdl.kube.api import ApiServer
 from kubernetes.client.configuration import Configuration
+
+BREAK = "BREAK"  # instead of an event: the connection
 
 
 class Server:
@@ -30,7 +33,7 @@ class Server:
             def do_GET(self) -> None:
                 server.answer(self)
 
-            do_PATCH = do_GET
+            do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -57,12 +60,21 @@ class Server:
         else:
             last = min(number, len(script) - 1)
             status, content = script[last] if script else (404, {})
+        self.send(handler, status, content)
+
+    def send(self, handler: BaseHTTPRequestHandler, status: int, content: Any) -> None:
+        """Answer with a document, or with the events of a watch that stays open."""
         handler.send_response(status)
         if isinstance(content, list):  # the events of a watch, then nothing
             handler.send_header("Transfer-Encoding", "chunked")
             handler.end_headers()
             for event in content:
-                data = event.encode()
+                if event == BREAK:
+                    handler.close_connection = True
+                    handler.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                text = event if isinstance(event, str) else json.dumps(event) + "\n"
+                data = text.encode()
                 handler.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
             self.over.wait()
             handler.wfile.write(b"0\r\n\r\n")
