@@ -123,7 +123,7 @@ def test_what_lies_on_the_border_is_taken_by_both():
         "  worker: {resources: {extra: {hugepages-2Mi: 4Mi, ephemeral-storage: 1Gi}},\n"
         "    limits: {extra: {hugepages-2Mi: 4Mi, ephemeral-storage: 2Gi}}}\n",
         "  strategy: allReduce\n  data: {training: d, onBadRecord: skip}\n",
-        "  strategy: allReduce\n  training: {globalBatchSize: 0}\n",
+        "  strategy: allReduce\n  training: {globalBatchSize: null}\n",
     ],
     ids=["whole GPUs", "pages and disks", "a group without bad records", "the default"],
 )

@@ -55,7 +55,7 @@ REFUSED = [
         {"training": {"batchSize": 2**23}, "worker": {"replicas": 3}},
         "training.batchSize: got 25165824 records of all workers in a step, expected",
     ),
-    ({"training": {"globalBatchSize": -1}}, "greater than or equal to 0"),
+    ({"training": {"globalBatchSize": 0}}, "greater than or equal to 1"),
 ]
 
 

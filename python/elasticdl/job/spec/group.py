@@ -105,7 +105,7 @@ def _of_size(job: JobSpec) -> list[Problem]:
     records = step_records(job, 0)
     if records <= MOST_STEP_RECORDS:
         return []
-    is_set = bool(job.training.global_batch_size)
+    is_set = job.training.global_batch_size is not None
     return [
         Problem(
             "training.globalBatchSize" if is_set else "training.batchSize",
@@ -128,6 +128,6 @@ def step_records(job: JobSpec, began_with: int) -> int:
     if job.type is not JobType.TRAIN or job.strategy is not Strategy.ALL_REDUCE:
         return training.batch_size
     size = training.global_batch_size
-    if isinstance(size, int) and size:
+    if isinstance(size, int):
         return size
     return began_with or training.batch_size * job.worker.replicas

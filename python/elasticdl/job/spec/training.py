@@ -48,12 +48,12 @@ class TrainingSpec(SpecModel):
         0, description="Stop after this many batches of all workers; 0 is never."
     )
     batch_size: PositiveInt = Field(64, description="Records a worker takes per step.")
-    global_batch_size: CountOrZero | Literal["elastic"] = Field(
-        0,
+    global_batch_size: PositiveInt | Literal["elastic"] | None = Field(
+        None,
         description="With `strategy: allReduce`: records of a step of all workers "
-        "together, whatever their number. 0 is `batchSize` times `worker.replicas` as "
-        "the job begins; `elastic` is `batchSize` times the workers that make the "
-        "step, so that it grows and shrinks with them.",
+        "together, whatever their number. Left out it is `batchSize` times "
+        "`worker.replicas` as the job begins; `elastic` is `batchSize` times the "
+        "workers that make the step, so that it grows and shrinks with them.",
     )
     batches_per_task: PositiveInt = Field(
         8,

@@ -163,6 +163,8 @@ class _Finder:
         before = json.dumps(self._tree)
         for item in error.errors(include_url=False):
             path = tuple(part for part in item["loc"] if part != "[key]")
+            if fields.is_alternative(ValuesFile, path):
+                path = path[:-1]
             self._one_error(path, dict(item))
         return json.dumps(self._tree) != before
 

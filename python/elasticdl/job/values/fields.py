@@ -80,6 +80,14 @@ def field_at(model: type[BaseModel], path: tuple[str | int, ...]) -> FieldInfo |
     return info
 
 
+def is_alternative(model: type[BaseModel], path: tuple[str | int, ...]) -> bool:
+    """Whether a path ends with the name of one of several types of a field."""
+    if len(path) < 2 or field_at(model, path) is not None:
+        return False
+    info = field_at(model, path[:-1])
+    return info is not None and len(_alternatives(info.annotation)) > 1
+
+
 def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
     """Return the keys that may stand in the mapping at a path."""
     if not path:
@@ -105,7 +113,9 @@ def expected(info: FieldInfo) -> str:
     """Return the accepted values in words: `a whole number, 1 or more`."""
     words = choices(info)
     if words and get_origin(info.annotation) is not list:
-        return "one of " + ", ".join(f"`{word}`" for word in words)
+        listed = ", ".join(f"`{word}`" for word in words)
+        number = _number(info.annotation)
+        return f"{number}, or {listed}" if number else f"one of {listed}"
     annotation, metadata = _unwrap(info.annotation, list(info.metadata))
     text = _kind(annotation)
     bounds = _bounds(metadata)
@@ -177,6 +187,15 @@ def _kind(annotation: Any) -> str:
         if model_of(part):
             return "a mapping"
     return "anything"
+
+
+def _number(annotation: Any) -> str:
+    """Return the numbers that may stand in place of words, in words; or nothing."""
+    for one in _alternatives(annotation):
+        part, metadata = _unwrap(one, [])
+        if part in (int, float):
+            return ", ".join(filter(None, [_PLAIN[part], _bounds(metadata)]))
+    return ""
 
 
 def _bounds(metadata: list[Any]) -> str:

@@ -212,6 +212,12 @@ def test_an_enumeration_gets_a_did_you_mean():
     assert "did you mean `savedModel`?" in mistake(text)
 
 
+def test_a_number_or_a_word_is_one_mistake_that_says_both():
+    said = mistake(with_line("  training: {globalBatchSize: 0}"))
+    assert said.startswith("f.yaml:9:31: job.training.globalBatchSize: got 0, expected")
+    assert "a whole number, 1 or more, or `elastic`" in said
+
+
 @pytest.mark.parametrize(
     ("line", "part"),
     [
