@@ -136,6 +136,8 @@ class Seen:
     sizes: dict[str, int] = field(default_factory=dict)
     workers: set[str] = field(default_factory=set)  # by uid, that run or ran
     moved: set[str] = field(default_factory=set)
+    preempted: set[str] = field(default_factory=set)  # of those, by the scheduler
+    moves_of: dict[str, int] = field(default_factory=dict)  # by job
     uses: list[tuple[float, float]] = field(default_factory=list)
 
     def look(self, pods: list[dict[str, Any]]) -> None:
@@ -154,7 +156,11 @@ class Seen:
             there.add(meta["uid"])
             name = labels[LABEL_JOB]
             if leaving and meta["uid"] in self.workers:
+                if meta["uid"] not in self.moved:
+                    self.moves_of[name] = self.moves_of.get(name, 0) + 1
                 self.moved.add(meta["uid"])
+                if _is_preempted(pod):
+                    self.preempted.add(meta["uid"])
             elif pod["status"]["phase"] == "Running" and not leaving:
                 self.workers.add(meta["uid"])
                 sizes[name] += 1
@@ -166,6 +172,13 @@ class Seen:
     def use(self, since: float) -> float:
         """Return the mean use from a time on."""
         return statistics.fmean(use for at, use in self.uses if at >= since)
+
+
+def _is_preempted(pod: dict[str, Any]) -> bool:
+    return any(
+        condition.get("reason") == "PreemptionByScheduler"
+        for condition in pod["status"].get("conditions", [])
+    )
 
 
 def stages(programs: Path, times: Any, file: Path) -> None:
@@ -310,6 +323,12 @@ def main() -> int:
         missed = missed or not holds
         word = "ok" if holds else "MISSED"
         print(f"{what:34}{real:10.3f}{other:12.3f}{bar:10.2f}  {word}")
+    print(
+        f"of the moved, pushed out by the scheduler: {len(seen.preempted)} real, "
+        f"{figures.preempted} simulated; moves by job, real: "
+        f"{[seen.moves_of.get(one, 0) for one in names]}, "
+        f"simulated: {[job.moved for job in simulated.done]}"
+    )
     print(f"sizes at rest, real: {[seen.sizes[one] for one in names]}")
     print(f"sizes at rest, simulated: {[theirs[one] for one in names]}")
     print(f"moves differ by {moves:.0%}")
