@@ -23,6 +23,8 @@ _SECONDS = (
      "CPUs free: until each preempted worker's process starts", 15.0),
     ("submit_to_first_step_seconds", "submit_to_first_step",
      "job submitted, images on the node: until its first step", 60.0),
+    ("second_job_worker_seconds", "second_job",
+     "a job beside one that has the node: master's start until a worker's pod", 3.0),
     ("gitops_commit_to_first_step_seconds", "gitops_first_step",
      "commit of a values file: until the job's first step", 90.0),
     ("gitops_commit_to_running_size_seconds", "gitops_resize",
