@@ -61,7 +61,7 @@ proto: setup  ## regenerate the protobuf modules
 docs: setup  ## regenerate docs/spec.md, docs/cli.md and files of the chart
 	@python -m docs.generate
 
-bench: setup  ## ratios beside their bars (25 min); SHORT=1 (3 min), ONLY=name
+bench: setup  ## ratios beside their bars (25 min); SHORT=1 (2 min), ONLY=name
 	@python bench/run.py $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
 
 images:  ## build the images; TAG=, REGISTRY=, BASE_IMAGE=, WORKER_EXTRA=, PUSH=1

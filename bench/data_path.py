@@ -302,5 +302,5 @@ BENCHMARKS: dict[str, Benchmark] = {
     "range_read_flat": Benchmark(range_read_flat, 25, short=False),
     "text_columns": Benchmark(text_columns, 20),
     "feed": Benchmark(feed, 25),
-    "feed_share": Benchmark(feed_share, 20),
+    "feed_share": Benchmark(feed_share, 20, short=False),
 }

@@ -301,9 +301,9 @@ def cold_start() -> list[Row]:
 BENCHMARKS = {
     "queue_flat": Benchmark(queue_flat, 5),
     "queue_start": Benchmark(queue_start, 5),
-    "queue_rpc": Benchmark(queue_rpc, 35),
+    "queue_rpc": Benchmark(queue_rpc, 35, short=False),
     "workers_1000": Benchmark(workers_1000, 90, short=False),
     "journal": Benchmark(journal, 80, short=False),
     "master_restart": Benchmark(master_restart, 90, short=False),
-    "cold_start": Benchmark(cold_start, 30),
+    "cold_start": Benchmark(cold_start, 30, short=False),
 }

@@ -10,6 +10,7 @@ MEGABYTE = 250_000  # floats
 GREETING = 54 + 32  # bytes, from the one that connects
 ANSWER = 64  # bytes, to a greeting
 HEAD = 34
+SOAK = pytest.mark.soak
 
 
 def full(master: PlayedMaster, members: int) -> None:
@@ -38,8 +39,8 @@ def copied(master: PlayedMaster, index: int) -> bool:
 @pytest.mark.parametrize(
     ("after", "times"),
     [
-        (ANSWER - 1, 1),
-        (ANSWER + 5, 1),
+        pytest.param(ANSWER - 1, 1, marks=SOAK),
+        pytest.param(ANSWER + 5, 1, marks=SOAK),
         (ANSWER + 900_000, 1),
         (ANSWER + 900_000, 3),  # then the newcomer gives up copying
     ],
@@ -67,9 +68,9 @@ def test_a_copy_that_is_cut_at_any_byte_begins_again_and_then_comes_in_the_round
 @pytest.mark.parametrize(
     "after",
     [
-        GREETING - 1,
+        pytest.param(GREETING - 1, marks=SOAK),
         GREETING + 1,  # in the head of the first frame
-        GREETING + HEAD + 5,
+        pytest.param(GREETING + HEAD + 5, marks=SOAK),
         GREETING + 2000,  # in a gradient, or a state
         GREETING + 3_000_000,
     ],

@@ -119,7 +119,7 @@ def test_when_all_are_lost_the_group_goes_back_to_its_checkpoint(job):
     assert report.rewinds == 1
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_stop_in_which_a_member_is_lost_saves_what_the_others_have(job, rank):
     one = group(job, "stopped", checkpoint={"everySeconds": 3600.0})
     status = one.wait_until(
@@ -252,6 +252,7 @@ def test_a_member_whose_values_drift_gets_those_of_the_leader_and_it_is_told(
     assert "had other values than the leader" in one.log_text("master", 0)
 
 
+@pytest.mark.soak
 def test_an_elastic_step_has_a_batch_of_each_member_that_makes_it(job):
     one = group(
         job,
@@ -278,6 +279,7 @@ def test_an_elastic_step_has_a_batch_of_each_member_that_makes_it(job):
     assert_once(one, one.finish())
 
 
+@pytest.mark.soak
 def test_a_group_begins_with_a_checkpoint_of_parameter_servers_and_they_with_its(
     job, tmp_path
 ):
@@ -299,6 +301,7 @@ def test_a_group_begins_with_a_checkpoint_of_parameter_servers_and_they_with_its
     assert back.finish().version > report.version
 
 
+@pytest.mark.soak
 def test_a_run_with_losses_ends_with_the_weights_of_an_undisturbed_one(job):
     same = {"epochs": 100, "batchSize": 16, "batchesPerTask": 4, "globalBatchSize": 48}
     calm = group(job, "calm", replicas=1, training=same)

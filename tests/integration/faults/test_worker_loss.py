@@ -3,6 +3,7 @@
 import signal
 from collections import Counter
 
+import pytest
 from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.testing.claims import check_whole, relaunched
 
@@ -175,6 +176,7 @@ def feed(dataset, mode, metadata):
 """
 
 
+@pytest.mark.soak
 def test_a_task_preempted_five_times_in_a_row_is_not_lost(job, digits_values, tmp_path):
     flag = tmp_path / "slow"
     flag.write_text("")

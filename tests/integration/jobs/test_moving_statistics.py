@@ -172,6 +172,7 @@ def test_each_batch_of_any_worker_moves_the_statistics_once(job, digits, mode):
             assert count <= WORKERS * version + 0.1
 
 
+@pytest.mark.soak
 def test_statistics_of_four_sync_workers_are_as_near_the_true_ones_as_those_of_keras(
     job, measured, of_keras, fitted
 ):
@@ -186,6 +187,7 @@ def test_statistics_of_four_sync_workers_are_as_near_the_true_ones_as_those_of_k
         assert one <= 3 * fmean(theirs)
 
 
+@pytest.mark.soak
 def test_statistics_of_four_async_workers_are_not_those_of_a_quarter_of_the_batches(
     job, measured, of_keras
 ):

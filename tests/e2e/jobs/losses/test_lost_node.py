@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.e2e import figures
-from tests.e2e.jobs.spare_node import spare_node
+from tests.e2e.jobs.losses.spare_node import spare_node
 from tests.e2e.kube import wait_until
 from tests.e2e.releases import values_file
 
