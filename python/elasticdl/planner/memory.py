@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elasticdl.planner.view import JobKey
+from elasticdl.planner.view import JobKey, Resources
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,15 @@ class Expected:
     unmade: int  # of them, those without a pod
     since: float  # since when so many are unmade
     free_since: float = 0.0  # since when there has been room for one with a pod
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest worker of a job that was seen, which may be gone."""
+
+    key: JobKey
+    index: int
+    more: Resources  # that its pod asked for than the template, when it came
 
 
 @dataclass(frozen=True)
@@ -83,4 +92,5 @@ class Memory:
     kept: tuple[tuple[str, tuple[str, ...]], ...] = ()  # nodes, for pods of others
     expected: tuple[Expected, ...] = ()
     pauses: tuple[Pause, ...] = ()
+    newest: tuple[Newest, ...] = ()
     fairness: Fairness = Fairness()

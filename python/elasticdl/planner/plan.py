@@ -62,6 +62,7 @@ def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> P
         ),
         waiting.expected_of(scene, memory),
         tuple(pauses),
+        tuple(crew.newest for crew in scene.crews.values() if crew.newest),
         fairness,
     )
     return Plan(

@@ -124,7 +124,7 @@ class Room:
 
     def could_take(self, shape: Shape, other: Shape, node: int) -> bool:
         """Return whether a pod would fit into the room that is kept for another."""
-        if shape is other:
+        if shape.needs == other.needs:
             return False
         kept, free = dict(other.needs), self.free[node]
         return all(free[i] + kept.get(i, 0) >= need for i, need in shape.needs)
@@ -205,7 +205,7 @@ class Room:
         """Return the resources of which more is used than may be."""
         return [i for i, used in enumerate(self.used) if used > self.limit[i]]
 
-    def part(self, resource: int, amount: int) -> float:
+    def part(self, resource: int, amount: float) -> float:
         """Return which part of a resource's supply an amount is; 0 if there is none."""
         if resource == self._number[PODS] or not self.supply[resource]:
             return 0.0

@@ -57,6 +57,15 @@ class Resources:
         """Return how much of a resource; 0 if none."""
         return next((amount for key, amount in self.items if key == name), 0)
 
+    def plus(self, other: Resources) -> Resources:
+        """Return both together."""
+        names = {name for name, _ in (*self.items, *other.items)}
+        return Resources.of({n: self.get(n) + other.get(n) for n in names})
+
+    def beyond(self, other: Resources) -> Resources:
+        """Return what is more than in another."""
+        return Resources.of({n: max(0, v - other.get(n)) for n, v in self.items})
+
 
 @dataclass(frozen=True)
 class Taint:

@@ -24,7 +24,7 @@ def seat_granted(scene: Scene) -> None:
                 continue  # it went with one that is there
             if worker.gated or crew.size <= crew.floor:
                 continue
-            node = scene.node_for(crew.shape)
+            node = scene.node_for(worker.shape)
             if node != NOWHERE:
                 seat(scene, worker, node)
             else:
@@ -101,7 +101,7 @@ def _why(scene: Scene, worker: Worker, told: Expected | None) -> str:
         return ""
     if worker.gated:
         return worker.why or "a scheduling gate holds its pod"
-    if worker.node == NOWHERE or not scene.room.is_free(worker.crew.shape, worker.node):
+    if worker.node == NOWHERE or not scene.room.is_free(worker.shape, worker.node):
         return ""  # it waits for those that leave, or for others to leave
     if not told or not told.free_since:
         return ""  # room has only just become free
@@ -145,4 +145,4 @@ def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
 def _has_room(scene: Scene, worker: Worker) -> bool:
     """Return whether a worker's pod is there, and so is room for it."""
     there = worker.index >= 0 or worker.crew.waiting_since > 0
-    return there and scene.room.is_free(worker.crew.shape, worker.node)
+    return there and scene.room.is_free(worker.shape, worker.node)

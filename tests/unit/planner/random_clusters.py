@@ -50,7 +50,18 @@ def cluster(seed: int) -> World:
     _others(random, world)
     for _ in range(random.choice([0, 0, 1, 2, 4])):
         _event(random, world, keys)
+    _beside(Random(-seed - 1), world, keys)
     return world
+
+
+def _beside(random: Random, world: World, keys: list[JobKey]) -> None:
+    """Let workers of some clusters ask for more than templates say, from then on."""
+    if random.random() < 0.8:
+        return
+    beside = Resources.of({"cpu": random.choice([100, 1000]), "memory": GIB})
+    at = world.now + random.choice([0.0, random.uniform(0, _LAST_EVENT_SECONDS)])
+    for key in random.sample(keys, random.randint(1, len(keys))):
+        world.events.append((at, lambda w, k=key: w.put_beside(k, beside)))  # type: ignore[misc]
 
 
 def _node(random: Random, name: str) -> Node:
