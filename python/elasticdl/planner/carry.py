@@ -15,7 +15,7 @@ from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.memory import Asked, Memory, Newest, Pause
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.scene import Ask, Scene
-from elasticdl.planner.situation import resources, situation, supply
+from elasticdl.planner.situation import away, held, resources, situation, supply
 from elasticdl.planner.view import (
     CPU,
     MEMORY,
@@ -38,7 +38,8 @@ def scene_of(
     """Return the scene of a view."""
     jobs = {job.key: job for job in view.jobs}
     named = resources(view) | {n for one in memory.newest for n, _ in one.more.items}
-    room = Room(supply(view.nodes, settings, now), settings, named)
+    nodes = supply(view.nodes, settings, now)
+    room = Room(nodes, settings, named, held=held(view), away=away(view, nodes))
     scene = Scene(room, settings, now, situation=situation(view, room.nodes))
     scene.on_node = [[] for _ in room.nodes]
     workers: dict[JobKey, list[Pod]] = defaultdict(list)

@@ -44,14 +44,17 @@ class Holder(StrEnum):
 
 @dataclass(frozen=True)
 class Resources:
-    """Amounts by name, sorted by name, without zeros."""
+    """Amounts by name, sorted by name, without zeros.
+
+    But a node that says `pods: 0` takes none, and one that says nothing takes any.
+    """
 
     items: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, amounts: Mapping[str, int]) -> Resources:
         """Return the amounts of a mapping."""
-        return cls(tuple(sorted((k, v) for k, v in amounts.items() if v)))
+        return cls(tuple(sorted((k, v) for k, v in amounts.items() if v or k == PODS)))
 
     def get(self, name: str) -> int:
         """Return how much of a resource; 0 if none."""

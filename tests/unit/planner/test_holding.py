@@ -2,7 +2,15 @@
 
 from dataclasses import replace
 
-from elasticdl.planner.view import Job, Pod, Template
+from elasticdl.planner.view import (
+    Holder,
+    Job,
+    Node,
+    Pod,
+    Resources,
+    Settings,
+    Template,
+)
 
 from tests.unit.planner.build import (
     LOW,
@@ -13,6 +21,7 @@ from tests.unit.planner.build import (
     leave,
     made,
     node,
+    serving,
     sizes,
     worker,
     workers,
@@ -95,3 +104,49 @@ def test_an_edit_of_what_workers_ask_for_counts_at_once() -> None:
     assert sizes(found) == {"a": 1}
     later = cluster(node("n", 9), replace(one, worker=small), there)
     assert sizes(made(later, found.memory, now=NOW + 20)) == {"a": 3}
+
+
+def test_a_cordoned_node_costs_no_worker_elsewhere() -> None:
+    one = job("a", 1, 9, 7)
+    there = workers(one, n=4, m=3)
+    nodes = (node("n", 4), node("m", 4))
+    view = cluster(*nodes, one, there, serving("s", 0.75, "m"))
+    assert sizes(made(view, settings=Settings())) == {"a": 7}
+    cordoned = replace(view, nodes=(nodes[0], replace(nodes[1], cordoned=True)))
+    assert sizes(made(cordoned, settings=Settings())) == {"a": 7}
+    silent = replace(view, nodes=(nodes[0], replace(nodes[1], ready=False)))
+    assert sizes(made(silent, settings=Settings())) == {"a": 7}
+
+
+def test_a_cordoned_node_that_is_empty_is_no_room_for_those_elsewhere() -> None:
+    one = job("a", 1, 9, 4)
+    view = cluster(
+        *(node("n", 4), node("m", 4, cordoned=True), one, workers(one, n=4)),
+        serving("agent", 0.1, "m", priority=0, holder=Holder.OTHER),
+    )
+    assert sizes(made(view, settings=Settings())) == {"a": 3}
+
+
+def test_devices_that_are_away_for_a_moment_cost_no_worker() -> None:
+    asks = Template(cpus(1, **{"nvidia.com/gpu": 1}), priority=LOW)
+    one, two = job("a", 1, 9, 4, worker=asks), job("b", 1, 9, 3, worker=asks)
+    there = workers(one, n=4), workers(two, m=3)
+    restarts = Node("n", cpus(8))
+    healthy = Node("m", cpus(8, **{"nvidia.com/gpu": 4}))
+    found = made(cluster(restarts, healthy, one, two, *there), settings=Settings())
+    assert sizes(found) == {"a": 4, "b": 4}
+    alone = made(cluster(restarts, one, there[0]), settings=Settings())
+    assert sizes(alone) == {"a": 4}
+
+
+def test_a_node_that_shrank_below_what_runs_there_costs_no_worker() -> None:
+    one = job("a", 1, 9, 7)
+    view = cluster(node("n", 4), node("m", 4), one, workers(one, n=4, m=3))
+    assert sizes(made(view, settings=Settings())) == {"a": 7}
+    shrunk = replace(view, nodes=(node("n", 2), node("m", 4)))
+    assert sizes(made(shrunk, settings=Settings())) == {"a": 7}
+
+
+def test_a_node_that_takes_no_pods_takes_none() -> None:
+    there = Node("n", Resources.of({"cpu": 9000, "pods": 0}))
+    assert sizes(made(cluster(there, node("m", 2), job("a", 1, 9, None)))) == {"a": 2}

@@ -37,7 +37,9 @@ class Master:
     next_index: int = 0
     since: float = -1.0  # its pod has a node since then
     quota: int = 1_000_000  # workers beyond it are never scheduled: not modelled
-    beside: Resources = Resources()  # what somebody puts beside each worker
+    beside: Resources = field(
+        default_factory=Resources
+    )  # what somebody puts beside each worker
 
 
 @dataclass
