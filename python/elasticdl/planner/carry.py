@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from elasticdl.job.names import Role
 from elasticdl.planner.crew import Crew, Worker
-from elasticdl.planner.memory import Asked, Memory, Newest, Pause
+from elasticdl.planner.memory import Asked, Memory, Newest
+from elasticdl.planner.pausing import chances, holds
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.scene import Ask, Scene
 from elasticdl.planner.situation import away, held, resources, situation, supply
@@ -75,14 +76,22 @@ def _recall(scene: Scene, memory: Memory) -> None:
     for key, until in memory.fairness.frozen:
         if key in scene.crews:
             scene.crews[key].frozen = until > now
-    for pause in memory.pauses:
-        if crew := scene.crews.get(pause.key):
-            crew.pause = _in_force(pause, scene)
-            crew.probes = not crew.pause
+    _recall_pauses(scene, memory)
     nodes_of = dict[JobKey | str, tuple[str, ...]](memory.kept)
     nodes_of.update({one.key: one.nodes for one in memory.expected})
     for whose, names in nodes_of.items():
         scene.remembered[whose] = [place_of[one] for one in names if one in place_of]
+
+
+def _recall_pauses(scene: Scene, memory: Memory) -> None:
+    pauses = {pause.key: pause for pause in memory.pauses}
+    waited = {*pauses, *(one.key for one in memory.expected)}
+    for key, crew in scene.crews.items():
+        if key in waited or any(one.gated for one in crew.unplaced):
+            crew.chances = chances(scene.room, crew)
+        if pause := pauses.get(key):
+            crew.pause = pause if holds(pause, crew, scene.now) else None
+            crew.probes = not crew.pause
 
 
 def grant_of(
@@ -176,16 +185,6 @@ def _shape_of(room: Room, job: Job, pod: Pod) -> Shape:
     """Return what a worker's pod asks for, whatever its template says."""
     # One with a node is where it is.
     return room.shape(pod.request, job.worker.placement if pod.node else pod.placement)
-
-
-def _in_force(pause: Pause, scene: Scene) -> Pause | None:
-    """Return a pause that still holds; a change of the situation ends long ones."""
-    if scene.now >= pause.until:
-        return None
-    early = pause.since + scene.settings.pause_seconds
-    if pause.situation != scene.situation and scene.now >= early:
-        return None
-    return pause
 
 
 def _unmade_asks(

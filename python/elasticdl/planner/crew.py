@@ -55,6 +55,7 @@ class Crew:
     granted_leave: tuple[int, ...] = ()
     still_there: tuple[int, ...] = ()  # indexes of those that are to leave and have not
     leave: list[int] = field(default_factory=list)  # that this plan adds
+    chances: dict[str, int] = field(default_factory=dict)  # where it waited lately
     pause: Pause | None = None  # in force
     probes: bool = False  # a pause was over lately: one worker at a time
     waits: bool = False  # some of its pods have no node yet

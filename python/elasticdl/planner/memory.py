@@ -53,7 +53,11 @@ class Pause:
     until: float
     seconds: float  # its length; the next one is twice as long
     why: str
-    situation: str  # in another one it may end early
+    early: float  # seconds after which news may end it
+    asks: tuple[object, ...]  # what the job was then
+    stuck: bool  # whether one of its floor waits on
+    # How many of its workers each node could hold at most, when one waited in vain.
+    chances: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)

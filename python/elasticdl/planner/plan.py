@@ -105,7 +105,7 @@ def _again_at(
     """Return when the next plan could differ although nothing happened."""
     settings, now = scene.settings, scene.now
     times = [until for _, until in memory.fairness.frozen]
-    times += [one.until for one in pauses]
+    times += [at for one in pauses for at in (one.since + one.early, one.until)]
     if memory.fairness.open:
         times.append(memory.fairness.since + OPEN_SECONDS)
     for one in memory.expected:

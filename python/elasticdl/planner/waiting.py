@@ -10,6 +10,7 @@ from __future__ import annotations
 from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.giving import seat
 from elasticdl.planner.memory import Expected, Memory, Pause
+from elasticdl.planner.pausing import next_pause
 from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Scene
 
@@ -53,23 +54,13 @@ def take_back(scene: Scene, memory: Memory) -> list[Pause]:
         else:
             why = _fixed_in_vain(scene, crew, told)
         if why:
-            crew.pause = _longer(scene, crew, last, why)
+            crew.pause = next_pause(crew, last, why, scene.settings, scene.now)
             crew.cause = f"a worker waited in vain: {why}"
             pauses.append(crew.pause)
         elif last and scene.now < last.until + last.seconds:
             pauses.append(last)  # so that the next one is longer
         crew.waits = any(one.index >= 0 and not one.bound for one in crew.placed)
     return pauses
-
-
-def _longer(scene: Scene, crew: Crew, last: Pause | None, why: str) -> Pause:
-    settings = scene.settings
-    seconds = settings.pause_seconds
-    lately = last is not None and scene.now < last.until + last.seconds
-    if last and lately and last.situation == scene.situation:
-        seconds = min(2 * last.seconds, settings.max_pause_seconds)
-    until = scene.now + seconds
-    return Pause(crew.key, scene.now, until, seconds, why, scene.situation)
 
 
 def _in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
