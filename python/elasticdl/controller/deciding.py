@@ -68,12 +68,13 @@ class Deciding:
         metrics: ControllerMetrics,
         *,
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin without a plan."""
         self._api, self._cluster, self._leadership = api, cluster, leadership
         self._settings, self._plan = rules.settings, rules.plan
         self._by, self._pace = rules.by, rules.pace
-        self._metrics, self._clock = metrics, clock
+        self._metrics, self._clock, self._steady = metrics, clock, steady
         self._memory = Memory()
         self._led = False
         self._said_at = float("-inf")
@@ -152,16 +153,18 @@ class Deciding:
             jobs,
             by=self._by,
             grant_seconds=self._settings.grant_seconds,
-            most_renewals=self._most_renewals(len(jobs), now),
+            most_renewals=self._most_renewals(len(jobs)),
             now=now,
         )
-        due = [one for one in due if self._refused.get(one.key, 0.0) <= now]
-        self._say(made, due, now)
+        steady = self._steady()
+        due = [one for one in due if self._refused.get(one.key, steady) <= steady]
+        self._say(made, due)
         show(self._metrics, made, len(self._foreign))
         await self._write(due)
 
-    def _most_renewals(self, num_jobs: int, now: float) -> int:
+    def _most_renewals(self, num_jobs: int) -> int:
         """Return how many grants may be renewed now: a few, at an even pace."""
+        now = self._steady()
         if now - self._renewed_at < self._pace.at_rest:
             return 0
         self._renewed_at = now
@@ -178,7 +181,8 @@ class Deciding:
         self._metrics.plan_seconds.observe(self._took)
         return made
 
-    def _say(self, made: Plan, due: list[Write], now: float) -> None:
+    def _say(self, made: Plan, due: list[Write]) -> None:
+        now = self._steady()
         changes = [one for one in due if one.cause == "changed"]
         if changes or now - self._said_at >= _SAY_SECONDS:
             self._said_at = now
@@ -236,7 +240,7 @@ class Deciding:
                 log.warning("%s is not granted: %s", one.key, error)
                 if not error.status:
                     return  # nobody answers: the next plan tries again
-                self._refused[one.key] = self._clock() + self._pace.at_rest
+                self._refused[one.key] = self._steady() + self._pace.at_rest
             else:
                 self._metrics.grants_written.labels(one.cause).inc()
                 self._refused.pop(one.key, None)

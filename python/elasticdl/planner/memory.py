@@ -7,7 +7,7 @@ exchange is perhaps tried once more, and a pause is shorter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elasticdl.planner.view import JobKey, Resources
 
@@ -98,3 +98,39 @@ class Memory:
     pauses: tuple[Pause, ...] = ()
     newest: tuple[Newest, ...] = ()
     fairness: Fairness = Fairness()
+
+    def as_of(self, now: float, *, freeze_seconds: float) -> Memory:
+        """Return it without times to come: a clock may have been set back.
+
+        What began then begins now, and ends no later than if it did.
+        """
+        fairness = self.fairness
+        return replace(
+            self,
+            asked=tuple(replace(one, at=min(one.at, now)) for one in self.asked),
+            expected=tuple(
+                replace(
+                    one,
+                    since=min(one.since, now),
+                    free_since=min(one.free_since, now),
+                )
+                for one in self.expected
+            ),
+            pauses=tuple(
+                replace(
+                    one,
+                    since=min(one.since, now),
+                    until=min(one.until, now + one.seconds),
+                )
+                for one in self.pauses
+            ),
+            fairness=replace(
+                fairness,
+                since=min(fairness.since, now),
+                given=tuple((key, min(at, now)) for key, at in fairness.given),
+                frozen=tuple(
+                    (key, min(until, now + freeze_seconds))
+                    for key, until in fairness.frozen
+                ),
+            ),
+        )

@@ -20,7 +20,11 @@ def supply(nodes: Iterable[Node], settings: Settings, now: float) -> list[Node]:
         for node in nodes
         if node.ready
         and not node.cordoned
-        and (not node.ready_since or now - node.ready_since >= settings.ready_seconds)
+        # By another clock: one that is far ahead says nothing about this node.
+        and (
+            not node.ready_since
+            or abs(now - node.ready_since) >= settings.ready_seconds
+        )
     ]
 
 

@@ -88,7 +88,8 @@ def _why(scene: Scene, worker: Worker, told: Expected | None) -> str:
         if unmade and now - unmade >= settings.unseen_seconds:
             return "its master does not make it"
         return ""
-    if not worker.since or now - worker.since < settings.wait_seconds:
+    # Of another clock, which may be an hour ahead.
+    if not worker.since or abs(now - worker.since) < settings.wait_seconds:
         return ""
     if worker.gated:
         return worker.why or "a scheduling gate holds its pod"
@@ -104,7 +105,7 @@ def _why(scene: Scene, worker: Worker, told: Expected | None) -> str:
 def _fixed_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
     """Return why a pod of a job of fixed size waits though there is room."""
     wait, now = scene.settings.wait_seconds, scene.now
-    if crew.pause or not crew.waiting_since or now - crew.waiting_since < wait:
+    if crew.pause or not crew.waiting_since or abs(now - crew.waiting_since) < wait:
         return ""
     if not told or not told.free_since or now - told.free_since < wait:
         return ""

@@ -227,3 +227,19 @@ def test_a_plan_is_due_when_a_pause_may_end_early() -> None:
     one = job("a", 1, 9, 1)
     calm = cluster(node("n", 8), one, workers(one, n=1))
     assert made(calm, memory, now=last + 30).again_at == last + 60
+
+
+def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
+    memory, last = waited_in_vain(2)
+    one = job("a", 1, 9, 1)
+    calm = cluster(node("n", 8), one, workers(one, n=1))
+    back = last - 600
+    first = made(calm, memory, now=back)
+    assert sizes(first) == {"a": 1}
+    assert sizes(made(calm, first.memory, now=back + 121)) == {"a": 2}
+
+
+def test_a_worker_waits_in_vain_though_the_clock_was_set_back() -> None:
+    first = made(stuck(NOW))
+    again = made(stuck(NOW), first.memory, now=NOW - 600)
+    assert sizes(made(stuck(NOW), again.memory, now=NOW - 594)) == {"a": 1}
