@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +17,12 @@ from elasticdl.controller.lease import Leadership
 from elasticdl.controller.showing import PlanAge, hide, show
 from elasticdl.controller.standing import Standing
 from elasticdl.controller.watching import WatchedCluster
-from elasticdl.controller.writing import Write, due_writes, foreign_jobs
+from elasticdl.controller.writing import (
+    Write,
+    due_writes,
+    foreign_jobs,
+    renewals_at_once,
+)
 from elasticdl.job import names
 from elasticdl.job.grant import format_grant
 from elasticdl.kube.api import MERGE_PATCH, ApiServer
@@ -33,8 +37,6 @@ log = logging.getLogger(__name__)
 Planner = Callable[[ClusterView, Memory, Settings, float], Plan]
 FIELD_MANAGER = "elasticdl-controller"
 _SAY_SECONDS = 60.0
-# Of a grant's half hour a third is for its renewal: this is enough for any number.
-_LEAST_RENEWALS, _RENEWED_PART = 5, 0.01
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,11 @@ class Deciding:
         if now - self._renewed_at < self._pace.at_rest:
             return 0
         self._renewed_at = now
-        return max(_LEAST_RENEWALS, math.ceil(_RENEWED_PART * num_jobs))
+        return renewals_at_once(
+            num_jobs,
+            grant_seconds=self._settings.grant_seconds,
+            every=self._pace.at_rest,
+        )
 
     async def _planned(self, view: ClusterView, now: float) -> Plan:
         loop = asyncio.get_running_loop()
@@ -201,7 +207,6 @@ class Deciding:
             foreign_jobs(
                 jobs,
                 by=self._by,
-                grant_seconds=self._settings.grant_seconds,
                 now=now,
             )
         )

@@ -27,7 +27,6 @@ from elasticdl.controller.jobs import (
 )
 from elasticdl.controller.reading import node_of, pod_of
 from elasticdl.job import names
-from elasticdl.job.grant import GRANT_SECONDS
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus
 from elasticdl.kube.api import ApiServer
@@ -57,7 +56,6 @@ class Watches:
     namespaces: tuple[str, ...]  # looked at in any case
     by: str  # what this controller signs grants with
     classes: Classes = field(default_factory=Classes)
-    grant_seconds: float = GRANT_SECONDS
     stale_seconds: float = 15.0  # within which a watch that is dead is noticed
 
 
@@ -120,7 +118,6 @@ class WatchedCluster:
                     known,
                     by=self._watches.by,
                     now=self._clock(),
-                    grant_seconds=self._watches.grant_seconds,
                 )
                 for known in self.jobs().values()
             ),
