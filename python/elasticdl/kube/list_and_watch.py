@@ -113,7 +113,7 @@ async def _follow(
     path: str,
     selector: Mapping[str, str],
     version: str,
-    patience: Patience,
+    patience: Patience = Patience(),
 ) -> AsyncGenerator[WatchEvent | None, None]:
     """Watch from a resource version until that is no longer possible (ApiError).
 
