@@ -168,7 +168,7 @@ class WatchedCluster:
 
     def _gap(self, what: str, silent: float) -> None:
         if self._following.get(what) is None:
-            self._following[what] = self._steady() - silent
+            self._following[what] = max(0.0, self._steady() - silent)
 
     def _whole(self, what: str) -> None:
         self._following[what] = None

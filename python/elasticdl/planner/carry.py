@@ -176,9 +176,11 @@ def _newest(job: Job, pods: list[Pod], last: Newest | None) -> Newest | None:
     pod = max(pods, key=lambda pod: pod.index, default=None)
     if pod is None:
         return None  # of another run numbers may begin anew
-    if last and last.index >= pod.index:
+    if last and last.arrived == job.arrived and last.index >= pod.index:
         return last
-    return Newest(job.key, pod.index, pod.request.beyond(job.worker.request))
+    return Newest(
+        job.key, job.arrived, pod.index, pod.request.beyond(job.worker.request)
+    )
 
 
 def _shape_of(room: Room, job: Job, pod: Pod) -> Shape:

@@ -40,6 +40,7 @@ class Newest:
     """The newest worker of a job that was seen, which may be gone."""
 
     key: JobKey
+    arrived: float  # when the job came: another one of its name numbers anew
     index: int
     more: Resources  # that its pod asked for than the template, when it came
 

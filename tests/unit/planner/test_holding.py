@@ -96,6 +96,15 @@ def test_what_a_new_worker_asks_for_is_not_forgotten_with_it() -> None:
     assert sizes(made(seen, still.memory, now=NOW + 40)) == {"a": 3}
 
 
+def test_another_job_of_the_same_name_has_its_own_workers() -> None:
+    one = job("a", 1, 9, 1)
+    found = made(cluster(node("n", 8), one, worker(one, 7, "n", request=cpus(3))))
+    assert sizes(found) == {"a": 2}
+    other = replace(one, arrived=NOW)
+    view = cluster(node("n", 8), other, workers(other, n=1))
+    assert sizes(made(view, found.memory, now=NOW + 20)) == {"a": 8}
+
+
 def test_an_edit_of_what_workers_ask_for_counts_at_once() -> None:
     large, small = (Template(cpus(size), priority=LOW) for size in (4, 0.5))
     one = job("a", 1, 99, 1, worker=large)
