@@ -19,8 +19,11 @@ from elasticdl.planner.view import Settings
 
 
 def chances(room: Room, crew: Crew) -> dict[str, int]:
-    """Return how many of its workers each node could hold, with those that it has."""
-    found = {node: room.slots(crew.shape, node, now=False) for node in crew.shape.nodes}
+    """Return how many of its workers each node could hold now, with those it has.
+
+    Not what those that leave will give: that they leave is for somebody.
+    """
+    found = {node: room.slots(crew.shape, node, now=True) for node in crew.shape.nodes}
     for worker in crew.placed:
         if worker.node != NOWHERE:
             found[worker.node] = found.get(worker.node, 0) + 1

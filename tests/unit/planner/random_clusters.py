@@ -50,8 +50,24 @@ def cluster(seed: int) -> World:
     _others(random, world)
     for _ in range(random.choice([0, 0, 1, 2, 4])):
         _event(random, world, keys)
-    _beside(Random(-seed - 1), world, keys)
+    more = Random(f"{seed} more")
+    _beside(more, world, keys)
+    _devices(more, world)
     return world
+
+
+def _devices(random: Random, world: World) -> None:
+    """Let device plugins of some clusters restart."""
+    if random.random() < 0.8:
+        return
+    at = world.now + random.uniform(20, _LAST_EVENT_SECONDS)
+    for name, node in world.nodes.items():
+        if node.allocatable.get("nvidia.com/gpu"):
+            later = at + random.uniform(1, 30)
+            world.events.append((at, lambda w, n=name: w.lose_devices(n)))  # type: ignore[misc]
+            world.events.append(
+                (later, lambda w, n=name, a=node.allocatable: w.find_devices(n, a))  # type: ignore[misc]
+            )
 
 
 def _beside(random: Random, world: World, keys: list[JobKey]) -> None:

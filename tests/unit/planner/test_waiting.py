@@ -243,3 +243,14 @@ def test_a_worker_waits_in_vain_though_the_clock_was_set_back() -> None:
     first = made(stuck(NOW))
     again = made(stuck(NOW), first.memory, now=NOW - 600)
     assert sizes(made(stuck(NOW), again.memory, now=NOW - 594)) == {"a": 1}
+
+
+def test_room_that_is_made_for_another_job_is_no_news() -> None:
+    memory, last = waited_in_vain(3, serving("s", 6, "n"))
+    one, two = job("a", 1, 9, 1), job("b", 1, 9, 5, leave=(5,))
+    there, going = workers(two, n=5), worker(two, 5, "n")
+    parts = (node("n", 8), one, two, workers(one, n=1), there)
+    view = cluster(*parts, going)
+    assert sizes(made(view, memory, now=last + 70))["a"] == 1
+    gone = cluster(*parts)
+    assert sizes(made(gone, memory, now=last + 70))["a"] == 2

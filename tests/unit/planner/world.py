@@ -240,6 +240,16 @@ class World:
         """Let no more pods come to a node."""
         self.nodes[name] = replace(self.nodes[name], cordoned=True)
 
+    def lose_devices(self, name: str) -> None:
+        """Let a node have CPU, memory and pods alone for a while."""
+        node = self.nodes[name]
+        kept = {n: v for n, v in node.allocatable.items if "/" not in n}
+        self.nodes[name] = replace(node, allocatable=Resources.of(kept))
+
+    def find_devices(self, name: str, allocatable: Resources) -> None:
+        """Let a node have all again."""
+        self.nodes[name] = replace(self.nodes[name], allocatable=allocatable)
+
     # The scheduler.
 
     def free(self) -> dict[str, dict[str, int]]:
