@@ -53,7 +53,7 @@ def _pods(view, plan):  # type: ignore[no-untyped-def]
     from elasticdl.planner.room import NOWHERE, Room
     from elasticdl.planner.view import Holder, Pod, Settings
 
-    room = Room(view.nodes, Settings(), {"cpu", "memory"})
+    room = Room(view.nodes, Settings(), {"cpu", "memory"}, held={})
     pods = []
     for role in (Role.MASTER, Role.PS, Role.WORKER):
         for job in view.jobs:

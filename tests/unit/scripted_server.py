@@ -13,6 +13,7 @@ from elasticdl.kube.api import ApiServer
 from kubernetes.client.configuration import Configuration
 
 BREAK = "BREAK"  # instead of an event: the connection
+ENDS = "ENDS"  # the watch, in good order
 
 
 class Server:
@@ -72,6 +73,9 @@ class Server:
                 if event == BREAK:
                     handler.close_connection = True
                     handler.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                if event == ENDS:
+                    handler.wfile.write(b"0\r\n\r\n")
                     return
                 text = event if isinstance(event, str) else json.dumps(event) + "\n"
                 data = text.encode()

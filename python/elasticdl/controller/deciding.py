@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +17,12 @@ from elasticdl.controller.lease import Leadership
 from elasticdl.controller.showing import PlanAge, hide, show
 from elasticdl.controller.standing import Standing
 from elasticdl.controller.watching import WatchedCluster
-from elasticdl.controller.writing import Write, due_writes, foreign_jobs
+from elasticdl.controller.writing import (
+    Write,
+    due_writes,
+    foreign_jobs,
+    renewals_at_once,
+)
 from elasticdl.job import names
 from elasticdl.job.grant import format_grant
 from elasticdl.kube.api import MERGE_PATCH, ApiServer
@@ -33,8 +37,6 @@ log = logging.getLogger(__name__)
 Planner = Callable[[ClusterView, Memory, Settings, float], Plan]
 FIELD_MANAGER = "elasticdl-controller"
 _SAY_SECONDS = 60.0
-# Of a grant's half hour a third is for its renewal: this is enough for any number.
-_LEAST_RENEWALS, _RENEWED_PART = 5, 0.01
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,13 @@ class Deciding:
         metrics: ControllerMetrics,
         *,
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin without a plan."""
         self._api, self._cluster, self._leadership = api, cluster, leadership
         self._settings, self._plan = rules.settings, rules.plan
         self._by, self._pace = rules.by, rules.pace
-        self._metrics, self._clock = metrics, clock
+        self._metrics, self._clock, self._steady = metrics, clock, steady
         self._memory = Memory()
         self._led = False
         self._said_at = float("-inf")
@@ -152,20 +155,26 @@ class Deciding:
             jobs,
             by=self._by,
             grant_seconds=self._settings.grant_seconds,
-            most_renewals=self._most_renewals(len(jobs), now),
+            most_renewals=self._most_renewals(len(jobs)),
             now=now,
         )
-        due = [one for one in due if self._refused.get(one.key, 0.0) <= now]
-        self._say(made, due, now)
+        steady = self._steady()
+        due = [one for one in due if self._refused.get(one.key, steady) <= steady]
+        self._say(made, due)
         show(self._metrics, made, len(self._foreign))
         await self._write(due)
 
-    def _most_renewals(self, num_jobs: int, now: float) -> int:
+    def _most_renewals(self, num_jobs: int) -> int:
         """Return how many grants may be renewed now: a few, at an even pace."""
+        now = self._steady()
         if now - self._renewed_at < self._pace.at_rest:
             return 0
         self._renewed_at = now
-        return max(_LEAST_RENEWALS, math.ceil(_RENEWED_PART * num_jobs))
+        return renewals_at_once(
+            num_jobs,
+            grant_seconds=self._settings.grant_seconds,
+            every=self._pace.at_rest,
+        )
 
     async def _planned(self, view: ClusterView, now: float) -> Plan:
         loop = asyncio.get_running_loop()
@@ -178,7 +187,8 @@ class Deciding:
         self._metrics.plan_seconds.observe(self._took)
         return made
 
-    def _say(self, made: Plan, due: list[Write], now: float) -> None:
+    def _say(self, made: Plan, due: list[Write]) -> None:
+        now = self._steady()
         changes = [one for one in due if one.cause == "changed"]
         if changes or now - self._said_at >= _SAY_SECONDS:
             self._said_at = now
@@ -197,7 +207,6 @@ class Deciding:
             foreign_jobs(
                 jobs,
                 by=self._by,
-                grant_seconds=self._settings.grant_seconds,
                 now=now,
             )
         )
@@ -236,7 +245,7 @@ class Deciding:
                 log.warning("%s is not granted: %s", one.key, error)
                 if not error.status:
                     return  # nobody answers: the next plan tries again
-                self._refused[one.key] = self._clock() + self._pace.at_rest
+                self._refused[one.key] = self._steady() + self._pace.at_rest
             else:
                 self._metrics.grants_written.labels(one.cause).inc()
                 self._refused.pop(one.key, None)

@@ -17,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 
 from elasticdl.controller.reading import placement, resources
 from elasticdl.job import names
-from elasticdl.job.grant import GRANT_SECONDS, Grant, parse_grant
+from elasticdl.job.grant import Grant, parse_grant
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec, JobType, Strategy
 from elasticdl.job.values.file import parse_values
@@ -173,9 +173,7 @@ class JobReader:
 _KEYS = (names.KEY_JOB, *(names.template_key(role) for role in (Role.PS, Role.WORKER)))
 
 
-def with_grant(
-    known: KnownJob, *, by: str, now: float, grant_seconds: float = GRANT_SECONDS
-) -> Job:
+def with_grant(known: KnownJob, *, by: str, now: float) -> Job:
     """Return the job with the grant that is in force.
 
     A job that another living controller decides about is one of fixed size, within its
@@ -184,7 +182,7 @@ def with_grant(
     job, grant = known.job, known.grant
     if grant is None or not grant.in_force(now=now):
         return job
-    if is_foreign(grant, by=by, now=now, grant_seconds=grant_seconds):
+    if is_foreign(grant, by=by, now=now):
         if not job.takes_part:
             return job
         size = min(max(grant.workers, job.floor), job.max)
@@ -192,14 +190,14 @@ def with_grant(
     return replace(job, granted=grant.workers, leave=grant.leave, until=grant.until)
 
 
-def is_foreign(
-    grant: Grant, *, by: str, now: float, grant_seconds: float = GRANT_SECONDS
-) -> bool:
-    """Whether a grant is another controller's, which lives."""
+def is_foreign(grant: Grant, *, by: str, now: float) -> bool:
+    """Whether a grant is another controller's, which lives.
+
+    By what the grant says: another one may be told to give shorter or longer ones.
+    """
     if not grant.by or grant.by == by or not grant.in_force(now=now):
         return False
-    age = grant_seconds - (grant.until - now)
-    return age < _LIVING * grant_seconds
+    return now < grant.until - (1 - _LIVING) * grant.lasts
 
 
 def _parse(key: JobKey, data: Mapping[str, str]) -> tuple[JobSpec | None, Job]:

@@ -123,7 +123,7 @@ async def control(args: argparse.Namespace, api: ApiServer) -> None:
         namespaces=(args.namespace, *also),
         by=by,
         classes=classes_of(args.priority_class),
-        grant_seconds=args.grant_seconds,
+        stale_seconds=args.stale_seconds,
     )
     cluster = WatchedCluster(api, watches)
     leadership = Leadership(

@@ -18,11 +18,12 @@ class Standing:
 
     plan: Plan
     view: ClusterView  # without the ends of grants
+    at: float  # when it was made
 
     @staticmethod
     def of(plan: Plan, view: ClusterView, now: float) -> Standing:
         """Keep a plan."""
-        return Standing(plan, _essence(view, now))
+        return Standing(plan, _essence(view, now), now)
 
     def holds(self, view: ClusterView, now: float) -> bool:
         """Return whether nothing is under way, nothing changed, and no time is up."""
@@ -31,6 +32,8 @@ class Standing:
         if moves or memory.fairness.open or memory.fairness.given:
             return False
         if again_at is not None and now >= again_at:
+            return False
+        if now < self.at:  # the clock was set back
             return False
         return self.view == _essence(view, now)
 

@@ -27,13 +27,12 @@ from elasticdl.controller.jobs import (
 )
 from elasticdl.controller.reading import node_of, pod_of
 from elasticdl.job import names
-from elasticdl.job.grant import GRANT_SECONDS
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.errors import ApiError, Json
 from elasticdl.kube.inventory import Serving
-from elasticdl.kube.list_and_watch import Listing, reflect
+from elasticdl.kube.list_and_watch import Listing, Patience, reflect
 from elasticdl.planner.view import ClusterView, JobKey, Node, Pod
 
 log = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ class Watches:
     namespaces: tuple[str, ...]  # looked at in any case
     by: str  # what this controller signs grants with
     classes: Classes = field(default_factory=Classes)
-    grant_seconds: float = GRANT_SECONDS
+    stale_seconds: float = 15.0  # within which a watch that is dead is noticed
 
 
 @dataclass
@@ -85,6 +84,7 @@ class WatchedCluster:
         self._api = api
         self._watches = watches
         self._clock, self._steady = clock, steady
+        self._patience = Patience.within(watches.stale_seconds)
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._class_values = dict(watches.classes.values)
@@ -118,7 +118,6 @@ class WatchedCluster:
                     known,
                     by=self._watches.by,
                     now=self._clock(),
-                    grant_seconds=self._watches.grant_seconds,
                 )
                 for known in self.jobs().values()
             ),
@@ -167,9 +166,9 @@ class WatchedCluster:
             group.create_task(self._look_at_ends(), name="ends")
             self._look_in(self._watches.namespaces)
 
-    def _gap(self, what: str) -> None:
+    def _gap(self, what: str, silent: float) -> None:
         if self._following.get(what) is None:
-            self._following[what] = self._steady()
+            self._following[what] = max(0.0, self._steady() - silent)
 
     def _whole(self, what: str) -> None:
         self._following[what] = None
@@ -177,7 +176,11 @@ class WatchedCluster:
 
     async def _watch_nodes(self) -> None:
         seen_all = reflect(
-            self._api, "/api/v1/nodes", {}, on_gap=lambda: self._gap("nodes")
+            self._api,
+            "/api/v1/nodes",
+            {},
+            on_gap=lambda silent: self._gap("nodes", silent),
+            patience=self._patience,
         )
         async for seen in seen_all:
             if isinstance(seen, Listing):
@@ -196,7 +199,11 @@ class WatchedCluster:
 
     async def _watch_pods(self) -> None:
         seen_all = reflect(
-            self._api, "/api/v1/pods", _NOT_ENDED, on_gap=lambda: self._gap("pods")
+            self._api,
+            "/api/v1/pods",
+            _NOT_ENDED,
+            on_gap=lambda silent: self._gap("pods", silent),
+            patience=self._patience,
         )
         async for seen in seen_all:
             if isinstance(seen, Listing):
@@ -246,7 +253,8 @@ class WatchedCluster:
                         self._api,
                         path,
                         _OF_JOBS,
-                        on_gap=lambda: self._gap(namespace),
+                        on_gap=lambda silent: self._gap(namespace, silent),
+                        patience=self._patience,
                         until_refused=True,
                     )
                 ) as seen_all:

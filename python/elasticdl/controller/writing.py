@@ -5,6 +5,7 @@ Owns that choice. Called by `controller.deciding`. Pure: `now` is an argument.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from elasticdl.planner.view import JobKey
 
 # Of a grant's time; what is left is enough for an outage, or for another controller.
 _RENEW_AFTER = 1 / 3
+# All are renewed within such a part of it; a few at once are nothing to a server.
+_RENEWED_WITHIN, _LEAST_RENEWALS = 1 / 4, 5
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ def due_writes(
     now: float,
 ) -> list[Write]:
     """Return the writes, changes before renewals, the most urgent renewals alone."""
+    lasts = min(grant_seconds, LONGEST_GRANT_SECONDS)
     changes: list[Write] = []
     renewals: list[tuple[float, Write]] = []
     for key, size in plan.sizes.items():
@@ -45,36 +49,38 @@ def due_writes(
             continue
         old = known.grant
         living = old is not None and old.in_force(now=now)
-        if (
-            living
-            and old is not None
-            and is_foreign(old, by=by, now=now, grant_seconds=grant_seconds)
-        ):
+        if living and old is not None and is_foreign(old, by=by, now=now):
             continue
         new = Grant(
             workers=size,
             leave=tuple(plan.leave.get(key, ())),
-            until=now + min(grant_seconds, LONGEST_GRANT_SECONDS),
+            until=now + lasts,
+            lasts=lasts,
             by=by,
             why=plan.reasons.get(key, ""),
         )
         if not living or old is None or _differ(old, new):
             changes.append(Write(key, known.uid, new, "changed"))
-        elif old.until - now < (1 - _RENEW_AFTER) * grant_seconds or old.by != by:
+        elif old.until - now < (1 - _RENEW_AFTER) * lasts or old.by != by:
             renewals.append((old.until, Write(key, known.uid, new, "renewed")))
     renewals.sort(key=lambda one: one[0])
     return [*changes, *(one for _, one in renewals[:most_renewals])]
 
 
+def renewals_at_once(num_jobs: int, *, grant_seconds: float, every: float) -> int:
+    """Return how many grants may be renewed at once, if some are `every` so often."""
+    part = every / (_RENEWED_WITHIN * min(grant_seconds, LONGEST_GRANT_SECONDS))
+    return max(_LEAST_RENEWALS, math.ceil(part * num_jobs))
+
+
 def foreign_jobs(
-    jobs: Mapping[JobKey, KnownJob], *, by: str, grant_seconds: float, now: float
+    jobs: Mapping[JobKey, KnownJob], *, by: str, now: float
 ) -> list[JobKey]:
     """Return the jobs that another living controller decides about."""
     return [
         key
         for key, known in jobs.items()
-        if known.grant is not None
-        and is_foreign(known.grant, by=by, now=now, grant_seconds=grant_seconds)
+        if known.grant is not None and is_foreign(known.grant, by=by, now=now)
     ]
 
 

@@ -5,7 +5,8 @@ what holds of it. Written by the controller of a cluster, read by the job's mast
 commands and by the simulator. Pure: `now` is an argument. Must not know how a size is
 decided.
 
-    {"workers": 12, "leave": [31, 27], "until": 1795400000, "by": "...", "why": "..."}
+    {"workers": 12, "leave": [31, 27], "until": 1795400000, "for": 1800, "by": "...",
+     "why": "..."}
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Grant:
     until: float = math.inf  # Unix seconds
     by: str = ""  # who decided: the holder of a Lease
     why: str = ""  # one sentence for people
+    lasts: float = 0.0  # seconds, from its writing to its end; 0 is not said
 
     def expired(self, *, now: float) -> bool:
         """Whether its time is over."""
@@ -62,11 +64,14 @@ class Read:
 
 def format_grant(grant: Grant) -> str:
     """Return the annotation's text."""
+    until = {"until": round(grant.until)}
+    if grant.lasts:
+        until["for"] = round(grant.lasts)
     return json.dumps(
         {
             "workers": grant.workers,
             "leave": list(grant.leave),
-            "until": round(grant.until),
+            **until,
             "by": grant.by,
             "why": grant.why,
         },
@@ -103,6 +108,7 @@ def parse_grant(text: str) -> Read:
             until=float(until),
             by=_text(tree.get("by")),
             why=" ".join(_text(tree.get("why")).split()),
+            lasts=_seconds(tree.get("for")),
         )
     )
 
@@ -168,6 +174,13 @@ def _by(grant: Grant) -> str:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _seconds(value: Any) -> float:
+    """Return how long a grant says it is; 0 where it does not say so."""
+    if not _is_whole(value) or not 0 < value < _LATEST:
+        return 0.0
+    return float(value)
 
 
 def _text(value: Any) -> str:

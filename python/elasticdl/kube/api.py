@@ -46,8 +46,6 @@ _THREADS = 8  # calls at once; a burst of pods is made by so many
 # A server that does not accept a connection in 5 seconds is away.
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 35.0  # an admission webhook may take 30
-# The server sends a bookmark about once a minute: silence for longer is a dead peer.
-_SILENT_WATCH_SECONDS = 150.0
 _AWAY_LOG_SECONDS = 30.0
 
 
@@ -249,15 +247,16 @@ class ApiServer:
     # -- watches ------------------------------------------------------------------
 
     async def stream(
-        self, path: str, query: Mapping[str, str]
+        self, path: str, query: Mapping[str, str], *, silent_seconds: float
     ) -> AsyncGenerator[Json, None]:
         """Yield the events of a watch until the server ends it.
 
-        Raises ApiError if it breaks. To be closed with `contextlib.aclosing`.
+        Raises ApiError if it breaks, or is silent for so long. To be closed with
+        `contextlib.aclosing`.
         """
         loop = asyncio.get_running_loop()
         response = await loop.run_in_executor(
-            self._threads, lambda: self._open(path, query)
+            self._threads, lambda: self._open(path, query, silent_seconds)
         )
         events: asyncio.Queue[Json | ApiError | None] = asyncio.Queue()
 
@@ -278,13 +277,15 @@ class ApiServer:
             with contextlib.suppress(ValueError, RuntimeError, OSError):
                 response.shutdown()
 
-    def _open(self, path: str, query: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+    def _open(
+        self, path: str, query: Mapping[str, str], silent_seconds: float
+    ) -> urllib3.BaseHTTPResponse:
         response = self._send(
             "GET",
             _url(path, {**query, "watch": "true"}),
             None,
             "application/json",
-            read_seconds=_SILENT_WATCH_SECONDS,
+            read_seconds=silent_seconds,
         )
         if response.status != 200:
             data = _whole(response)

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 # The server ends a watch after so long; many masters shall not come back at once.
 _WATCH_SECONDS = (240, 300)
+# It sends a bookmark about once a minute: silence for longer is a dead peer.
+_SILENT_SECONDS = 150.0
 _GONE = 410
 _TAKEN_AWAY = (401, 403, 404)  # a permission, or what the path is in
 
@@ -40,55 +42,86 @@ class WatchEvent:
     deleted: bool
 
 
+@dataclass(frozen=True)
+class Patience:
+    """How long watches are, and how long they may be silent; seconds."""
+
+    watch: tuple[int, int] = _WATCH_SECONDS
+    silent: float = _SILENT_SECONDS
+
+    @staticmethod
+    def within(seconds: float) -> Patience:
+        """Return that of who has to notice a dead watch within so long.
+
+        A server says nothing while nothing happens, but it ends a watch in time: who
+        asks for short ones hears from it each time.
+        """
+        least, most = (max(1, int(part * seconds)) for part in (0.4, 0.6))
+        return Patience((least, most), 0.87 * seconds)
+
+
 async def reflect(
     api: ApiServer,
     path: str,
     selector: Mapping[str, str],
     *,
-    on_gap: Callable[[], None] = lambda: None,
+    on_gap: Callable[[float], None] = lambda _: None,
     until_refused: bool = False,
+    patience: Patience = Patience(),
 ) -> AsyncGenerator[Listing | WatchEvent, None]:
     """Yield the whole list, then changes; the whole list again after an interruption.
 
     `selector` is `labelSelector` or `fieldSelector`. Outages are waited out. Raises
     ApiError if the first list is refused; later a refusal (the permission was taken
     away) is waited out too: what runs, runs; with `until_refused` a later list that is
-    refused is raised. `on_gap` is called when changes begin to be missed, until the
-    next list.
+    refused is raised. `on_gap` is called when changes are missed, until the next list,
+    with the seconds since the server was last heard.
     """
     backoff = Backoff()
     known = False
+    loop = asyncio.get_running_loop()
+    heard = loop.time()
     while True:
-        began = asyncio.get_running_loop().time()
+        began = loop.time()
         listed = False
         try:
             listing = await api.insist("GET", path, query=selector)
             known = listed = True
+            heard = began
             yield Listing(listing.get("items") or [], began)
             version = listing["metadata"]["resourceVersion"]
             async with contextlib.aclosing(
-                _follow(api, path, selector, version)
+                _follow(api, path, selector, version, patience)
             ) as changes:
                 async for change in changes:
                     backoff.reset()
-                    yield change
+                    heard = loop.time()
+                    if change is not None:
+                        yield change
         except ApiError as error:
             ends = until_refused and not listed and error.status in _TAKEN_AWAY
             if ends or not known:
                 raise
-            on_gap()
+            on_gap(loop.time() - heard)
             level = logging.INFO if error.status in (0, _GONE) else logging.WARNING
             log.log(level, "watching %s: %s; listing again", path, error)
         await asyncio.sleep(backoff.next_seconds())
 
 
 async def _follow(
-    api: ApiServer, path: str, selector: Mapping[str, str], version: str
-) -> AsyncGenerator[WatchEvent, None]:
-    """Watch from a resource version until that is no longer possible (ApiError)."""
+    api: ApiServer,
+    path: str,
+    selector: Mapping[str, str],
+    version: str,
+    patience: Patience = Patience(),
+) -> AsyncGenerator[WatchEvent | None, None]:
+    """Watch from a resource version until that is no longer possible (ApiError).
+
+    Yields None where the server is heard and nothing has changed.
+    """
     loop = asyncio.get_running_loop()
     while True:
-        seconds = random.randint(*_WATCH_SECONDS)
+        seconds = random.randint(*patience.watch)
         query = {
             **selector,
             "resourceVersion": version,
@@ -96,7 +129,9 @@ async def _follow(
             "timeoutSeconds": str(seconds),
         }
         began = loop.time()
-        async with contextlib.aclosing(api.stream(path, query)) as events:
+        async with contextlib.aclosing(
+            api.stream(path, query, silent_seconds=patience.silent)
+        ) as events:
             async for event in events:
                 item = event["object"]
                 if event["type"] == "ERROR":
@@ -106,7 +141,10 @@ async def _follow(
                         reason=item.get("reason", ""),
                     )
                 version = item["metadata"]["resourceVersion"]
-                if event["type"] != "BOOKMARK":
+                if event["type"] == "BOOKMARK":
+                    yield None
+                else:
                     yield WatchEvent(item, deleted=event["type"] == "DELETED")
+        yield None
         if loop.time() - began < 1.0:  # a server that is about to leave
             await asyncio.sleep(1.0)

@@ -74,8 +74,8 @@ class ControllerMetrics(Catalogue):
         )
         self.supply = self.series(
             "elasticdl_controller_supply",
-            "What nodes that are ready and not cordoned have for pods; thousandths of "
-            "a core, bytes, pieces.",
+            "What nodes that are ready and not cordoned have for pods, no less than "
+            "pods hold there; thousandths of a core, bytes, pieces.",
             unit="the resource's own",
             labels=_RESOURCE,
         )

@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from elasticdl.job.names import Role
 from elasticdl.planner.crew import Crew, Worker
-from elasticdl.planner.memory import Asked, Memory, Pause
-from elasticdl.planner.room import NOWHERE, Room
+from elasticdl.planner.memory import Asked, Memory, Newest
+from elasticdl.planner.pausing import chances, holds
+from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.scene import Ask, Scene
-from elasticdl.planner.situation import resources, situation, supply
+from elasticdl.planner.situation import away, held, resources, situation, supply
 from elasticdl.planner.view import (
     CPU,
     MEMORY,
@@ -37,7 +38,9 @@ def scene_of(
 ) -> Scene:
     """Return the scene of a view."""
     jobs = {job.key: job for job in view.jobs}
-    room = Room(supply(view.nodes, settings, now), settings, resources(view))
+    named = resources(view) | {n for one in memory.newest for n, _ in one.more.items}
+    nodes = supply(view.nodes, settings, now)
+    room = Room(nodes, settings, named, held=held(view), away=away(view, nodes))
     scene = Scene(room, settings, now, situation=situation(view, room.nodes))
     scene.on_node = [[] for _ in room.nodes]
     workers: dict[JobKey, list[Pod]] = defaultdict(list)
@@ -51,8 +54,11 @@ def scene_of(
             seen[key, pod.role] += 1
         _other_pod(scene, pod)
     asked = {one.key: one for one in memory.asked}
+    newest = {one.key: one for one in memory.newest}
     for job in view.jobs:
-        crew = scene.crews[job.key] = _crew(room, job)
+        crew = scene.crews[job.key] = _crew(
+            room, job, workers[job.key], newest.get(job.key)
+        )
         _unmade_asks(scene, crew, seen)
         if job.takes_part:
             _elastic(scene, crew, workers[job.key], asked.get(job.key))
@@ -70,14 +76,22 @@ def _recall(scene: Scene, memory: Memory) -> None:
     for key, until in memory.fairness.frozen:
         if key in scene.crews:
             scene.crews[key].frozen = until > now
-    for pause in memory.pauses:
-        if crew := scene.crews.get(pause.key):
-            crew.pause = _in_force(pause, scene)
-            crew.probes = not crew.pause
+    _recall_pauses(scene, memory)
     nodes_of = dict[JobKey | str, tuple[str, ...]](memory.kept)
     nodes_of.update({one.key: one.nodes for one in memory.expected})
     for whose, names in nodes_of.items():
         scene.remembered[whose] = [place_of[one] for one in names if one in place_of]
+
+
+def _recall_pauses(scene: Scene, memory: Memory) -> None:
+    pauses = {pause.key: pause for pause in memory.pauses}
+    waited = {*pauses, *(one.key for one in memory.expected)}
+    for key, crew in scene.crews.items():
+        if key in waited or any(one.gated for one in crew.unplaced):
+            crew.chances = chances(scene.room, crew)
+        if pause := pauses.get(key):
+            crew.pause = pause if holds(pause, crew, scene.now) else None
+            crew.probes = not crew.pause
 
 
 def grant_of(
@@ -123,16 +137,25 @@ def _whose(scene: Scene) -> None:
     ]
 
 
-def _crew(room: Room, job: Job) -> Crew:
-    shape = room.shape(job.worker.request, job.worker.placement)
+def _crew(room: Room, job: Job, pods: list[Pod], last: Newest | None) -> Crew:
+    newest = _newest(job, pods, last)
+    asks = job.worker.request.plus(newest.more) if newest else job.worker.request
+    shape = room.shape(asks, job.worker.placement)
     base = [0] * len(room.resources)
     for template, count in ((job.master, 1), (job.ps, job.num_ps)):
         if template:
             for i, need in room.shape(template.request, template.placement).needs:
                 base[i] += need * count
-    needs = dict(shape.needs)
+    # Of a worker the mean: what one holds more than others is no share of them all.
+    alive = [pod for pod in pods if not pod.leaving]
+    shapes = [_shape_of(room, job, pod) for pod in alive] or [shape]
+    needs = [0] * len(room.resources)
+    for one in shapes:
+        for i, need in one.needs:
+            needs[i] += need
     parts = {
-        (room.part(i, base[i]), room.part(i, needs.get(i, 0))) for i in range(len(base))
+        (room.part(i, base[i]), room.part(i, needs[i] / len(shapes)))
+        for i in range(len(base))
     }
     extended = sum(n for name, n in job.worker.request.items if name not in _OWN)
     tie = (extended, job.worker.request.get(CPU), job.worker.request.get(MEMORY))
@@ -140,17 +163,30 @@ def _crew(room: Room, job: Job) -> Crew:
     if not job.takes_part:
         cap = 0 if job.resting else job.replicas
         floor = min(floor, cap)
-    return Crew(job, shape, tuple(sorted(parts)), tie, floor, cap)
+    return Crew(job, shape, tuple(sorted(parts)), tie, floor, cap, newest=newest)
 
 
-def _in_force(pause: Pause, scene: Scene) -> Pause | None:
-    """Return a pause that still holds; a change of the situation ends long ones."""
-    if scene.now >= pause.until:
-        return None
-    early = pause.since + scene.settings.pause_seconds
-    if pause.situation != scene.situation and scene.now >= early:
-        return None
-    return pause
+def _newest(job: Job, pods: list[Pod], last: Newest | None) -> Newest | None:
+    """Return what a worker that is made now will ask for beyond the template.
+
+    As the newest does: somebody puts a container beside each worker, or it got more
+    memory after it had run out of it. It counts when it is gone, too: else its job
+    would grow into room that is too small for the next one, again and again.
+    """
+    pod = max(pods, key=lambda pod: pod.index, default=None)
+    if pod is None:
+        return None  # of another run numbers may begin anew
+    if last and last.arrived == job.arrived and last.index >= pod.index:
+        return last
+    return Newest(
+        job.key, job.arrived, pod.index, pod.request.beyond(job.worker.request)
+    )
+
+
+def _shape_of(room: Room, job: Job, pod: Pod) -> Shape:
+    """Return what a worker's pod asks for, whatever its template says."""
+    # One with a node is where it is.
+    return room.shape(pod.request, job.worker.placement if pod.node else pod.placement)
 
 
 def _unmade_asks(
@@ -176,9 +212,10 @@ def _unmade_asks(
             )
 
 
-def _worker(crew: Crew, pod: Pod) -> Worker:
+def _worker(scene: Scene, crew: Crew, pod: Pod) -> Worker:
     return Worker(
         crew,
+        asks=_shape_of(scene.room, crew.job, pod),
         index=pod.index,
         bound=bool(pod.node),
         running=pod.running,
@@ -209,7 +246,7 @@ def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> 
     crew.still_there = tuple(one for one in crew.granted_leave if one in there)
     _hold(scene, crew, going)
     for pod in sorted(alive, key=lambda pod: pod.index):
-        _seat(scene, _worker(crew, pod), pod.node)
+        _seat(scene, _worker(scene, crew, pod), pod.node)
     if not job.resting:
         for _ in range(size - len(alive)):
             crew.unplaced.append(Worker(crew, priority=crew.rank))
@@ -219,7 +256,7 @@ def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> 
 def _hold(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
     for pod in pods:
         if (node := scene.room.place_of.get(pod.node, NOWHERE)) != NOWHERE:
-            scene.room.hold(crew.shape, node)
+            scene.room.hold(_shape_of(scene.room, crew.job, pod), node)
 
 
 def _leaves_first(pod: Pod, leave: tuple[int, ...]) -> tuple[bool, bool, int, int]:
@@ -243,9 +280,9 @@ def _fixed(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
     for pod in pods:
         node = scene.room.place_of.get(pod.node, NOWHERE)
         if pod.leaving and node != NOWHERE:
-            scene.room.hold(crew.shape, node)
+            scene.room.hold(_shape_of(scene.room, crew.job, pod), node)
         elif pod.node and not pod.leaving:
-            _seat(scene, _worker(crew, pod), pod.node)
+            _seat(scene, _worker(scene, crew, pod), pod.node)
         elif pod.gated:
             crew.cap -= 1
         elif not pod.leaving and not 0 < crew.waiting_since <= pod.waiting_since:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from elasticdl.planner.memory import Pause
+from elasticdl.planner.memory import Newest, Pause
 from elasticdl.planner.room import NOWHERE, Shape
 from elasticdl.planner.view import Job, JobKey
 
@@ -27,6 +27,12 @@ class Worker:
     priority: int = 0
     since: float = 0.0  # it waits for a node since then
     why: str = ""  # the scheduler's words
+    asks: Shape | None = None  # what its pod asks for; None: what a new one would
+
+    @property
+    def shape(self) -> Shape:
+        """Return what it asks for."""
+        return self.asks or self.crew.shape
 
 
 @dataclass(eq=False)
@@ -34,7 +40,7 @@ class Crew:
     """A job and its workers."""
 
     job: Job
-    shape: Shape
+    shape: Shape  # of a worker that would be made
     parts: tuple[tuple[float, float], ...]  # of each supply: PS and master, one worker
     tie: tuple[int, int, int]  # GPUs, CPU, memory of a worker
     floor: int
@@ -45,9 +51,11 @@ class Crew:
     given: bool = False  # room was made for it, and it is not there yet
     waiting_since: float = 0.0  # of a fixed job's oldest pod without a node
     waiting_why: str = ""
+    newest: Newest | None = None  # of its workers, also of those that are gone
     granted_leave: tuple[int, ...] = ()
     still_there: tuple[int, ...] = ()  # indexes of those that are to leave and have not
     leave: list[int] = field(default_factory=list)  # that this plan adds
+    chances: dict[str, int] = field(default_factory=dict)  # where it waited lately
     pause: Pause | None = None  # in force
     probes: bool = False  # a pause was over lately: one worker at a time
     waits: bool = False  # some of its pods have no node yet

@@ -51,7 +51,8 @@ def seat_again(scene: Scene) -> None:
             scene.keep(ask, node)
     for crew in scene.by_arrival():
         for worker in list(crew.unplaced):
-            node = scene.same_node(crew.shape, crew.key) if _hopes(worker) else NOWHERE
+            hopes = _hopes(worker)
+            node = scene.same_node(worker.shape, crew.key) if hopes else NOWHERE
             if node != NOWHERE:
                 seat(scene, worker, node)
 
@@ -118,17 +119,18 @@ def keep_floors(scene: Scene) -> None:
             worker = next((one for one in crew.unplaced if _hopes(one)), None)
             if worker is None:
                 break
-            node = scene.node_for(crew.shape)
-            if node == NOWHERE and crew.shape not in hopeless:
+            shape = worker.shape
+            node = scene.node_for(shape)
+            if node == NOWHERE and shape not in hopeless:
                 node = _make_room(
                     scene,
-                    crew.shape,
+                    shape,
                     lambda one: one.spare,
                     f"made room for the first workers of {crew.key}",
                 )
                 crew.given = node != NOWHERE
             if node == NOWHERE:
-                hopeless.add(crew.shape)
+                hopeless.add(shape)
                 break
             seat(scene, worker, node)
 

@@ -45,7 +45,7 @@ def _takers(scene: Scene) -> set[Shape]:
     """
     crews = scene.crews.values()
     rooms = scene.made_rooms + [
-        (worker.node, crew.shape)
+        (worker.node, worker.shape)
         for crew in crews
         for worker in crew.placed
         if not worker.bound and _is_kept(scene, worker)
@@ -63,7 +63,7 @@ def _takers(scene: Scene) -> set[Shape]:
 def _is_kept(scene: Scene, worker: Worker) -> bool:
     """Return whether a worker's room is one that others leave for it, or left."""
     crew = worker.crew
-    return crew.given or not scene.room.is_free(crew.shape, worker.node)
+    return crew.given or not scene.room.is_free(worker.shape, worker.node)
 
 
 def add(scene: Scene, crew: Crew, *, now: bool) -> bool:

@@ -7,9 +7,9 @@ exchange is perhaps tried once more, and a pause is shorter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from elasticdl.planner.view import JobKey
+from elasticdl.planner.view import JobKey, Resources
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,16 @@ class Expected:
 
 
 @dataclass(frozen=True)
+class Newest:
+    """The newest worker of a job that was seen, which may be gone."""
+
+    key: JobKey
+    arrived: float  # when the job came: another one of its name numbers anew
+    index: int
+    more: Resources  # that its pod asked for than the template, when it came
+
+
+@dataclass(frozen=True)
 class Pause:
     """A job whose worker waited in vain: it does not grow for a while."""
 
@@ -44,7 +54,11 @@ class Pause:
     until: float
     seconds: float  # its length; the next one is twice as long
     why: str
-    situation: str  # in another one it may end early
+    early: float  # seconds after which news may end it
+    asks: tuple[object, ...]  # what the job was then
+    stuck: bool  # whether one of its floor waits on
+    # How many of its workers each node could hold at most, when one waited in vain.
+    chances: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -83,4 +97,41 @@ class Memory:
     kept: tuple[tuple[str, tuple[str, ...]], ...] = ()  # nodes, for pods of others
     expected: tuple[Expected, ...] = ()
     pauses: tuple[Pause, ...] = ()
+    newest: tuple[Newest, ...] = ()
     fairness: Fairness = Fairness()
+
+    def as_of(self, now: float, *, freeze_seconds: float) -> Memory:
+        """Return it without times to come: a clock may have been set back.
+
+        What began then begins now, and ends no later than if it did.
+        """
+        fairness = self.fairness
+        return replace(
+            self,
+            asked=tuple(replace(one, at=min(one.at, now)) for one in self.asked),
+            expected=tuple(
+                replace(
+                    one,
+                    since=min(one.since, now),
+                    free_since=min(one.free_since, now),
+                )
+                for one in self.expected
+            ),
+            pauses=tuple(
+                replace(
+                    one,
+                    since=min(one.since, now),
+                    until=min(one.until, now + one.seconds),
+                )
+                for one in self.pauses
+            ),
+            fairness=replace(
+                fairness,
+                since=min(fairness.since, now),
+                given=tuple((key, min(at, now)) for key, at in fairness.given),
+                frozen=tuple(
+                    (key, min(until, now + freeze_seconds))
+                    for key, until in fairness.frozen
+                ),
+            ),
+        )

@@ -18,7 +18,7 @@ class Holding:
     """One resource of the cluster: who holds how much of what is there."""
 
     resource: str
-    supply: int  # of ready, uncordoned nodes
+    supply: int  # of ready, uncordoned nodes, no less than what is held there
     limit: int  # the ceiling
     serving: int = 0
     training: int = 0

@@ -30,6 +30,7 @@ from elasticdl.planner.view import ClusterView, Settings
 
 def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> Plan:
     """Return what is to be asked of the jobs of a cluster."""
+    memory = memory.as_of(now, freeze_seconds=settings.freeze_seconds)
     scene = scene_of(view, memory, settings, now)
     keep_bounds(scene)
     seat_again(scene)
@@ -62,6 +63,7 @@ def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> P
         ),
         waiting.expected_of(scene, memory),
         tuple(pauses),
+        tuple(crew.newest for crew in scene.crews.values() if crew.newest),
         fairness,
     )
     return Plan(
@@ -104,7 +106,7 @@ def _again_at(
     """Return when the next plan could differ although nothing happened."""
     settings, now = scene.settings, scene.now
     times = [until for _, until in memory.fairness.frozen]
-    times += [one.until for one in pauses]
+    times += [at for one in pauses for at in (one.since + one.early, one.until)]
     if memory.fairness.open:
         times.append(memory.fairness.since + OPEN_SECONDS)
     for one in memory.expected:

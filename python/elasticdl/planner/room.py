@@ -4,6 +4,10 @@ Owns the sums: what is free on each node now and what will be once those that le
 gone, what is used in all, and the ceiling. Used by every step of a plan. Must not know
 jobs.
 
+The ceiling holds for what is added. It makes room by those that are there only where
+pods came: a supply that shrank below what runs is no pressure, be it a device plugin
+that restarts, or a node that is cordoned or silent and whose pods are still there.
+
 A shape is what a pod asks for and where it may be. For each shape a heap knows the node
 with the most room for it (`slots`: how many such pods fit). The heap is lazy: an entry
 is compared with the node as it is when it comes to the top, and a node that became
@@ -13,7 +17,7 @@ freer is put in again. So a plan does not look at all nodes for each worker.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from elasticdl.planner.matching import admits
@@ -47,8 +51,19 @@ class _Heap:
 class Room:
     """The supply of a cluster and what is left of it."""
 
-    def __init__(self, nodes: Iterable[Node], settings: Settings, names: set[str]):
-        """Begin with empty nodes; `names` are all resources that pods ask for."""
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        settings: Settings,
+        names: set[str],
+        *,
+        held: Mapping[str, Mapping[str, int]],
+        away: Iterable[Node] = (),
+    ):
+        """Begin with empty nodes; `names` are all resources that pods ask for.
+
+        `held`: on each node, also those that are `away`: no supply now, and in use.
+        """
         self.nodes = list(nodes)
         self.resources = sorted(
             names | {PODS} | {n for one in self.nodes for n, _ in one.allocatable.items}
@@ -57,15 +72,27 @@ class Room:
         self.place_of = {node.name: i for i, node in enumerate(self.nodes)}
         self.free = [self._free(node) for node in self.nodes]  # soon
         self.held = [[0] * len(self.resources) for _ in self.nodes]  # by who leaves
+        there = [(dict(n.allocatable.items), held.get(n.name, {})) for n in self.nodes]
+        gone = [(dict(n.allocatable.items), held.get(n.name, {})) for n in away]
+        # A device plugin that restarts takes devices away from nobody.
         self.supply = [
-            sum(node.allocatable.get(name) for node in self.nodes)
+            sum(max(has.get(name, 0), holds.get(name, 0)) for has, holds in there)
             for name in self.resources
         ]
-        self.limit = [
-            # Of pods each node has its own limit, and some nodes say none.
-            int(settings.ceiling(name) * total + 1e-6) if name != PODS else _UNLIMITED
-            for name, total in zip(self.resources, self.supply, strict=True)
-        ]
+        self.limit = [_UNLIMITED] * len(self.resources)  # up to which workers are added
+        self.bound = list(self.limit)  # beyond which some have to leave
+        for i, name in enumerate(self.resources):
+            if name == PODS:
+                continue  # of these each node has its own limit, and some say none
+            ceiling = settings.ceiling(name)
+            self.limit[i] = int(ceiling * self.supply[i] + 1e-6)
+            bound = 0.0
+            for has, holds in there:
+                most, used = has.get(name, 0), holds.get(name, 0)
+                bound += used if used > most else ceiling * most
+            for has, holds in gone:
+                bound += max(0.0, ceiling * has.get(name, 0) - holds.get(name, 0))
+            self.bound[i] = max(self.limit[i], int(bound + 1e-6))
         self.used = [0] * len(self.resources)  # soon
         self.leaving = [0] * len(self.resources)
         self._shapes: dict[tuple[Resources, Placement], Shape] = {}
@@ -73,7 +100,7 @@ class Room:
 
     def _free(self, node: Node) -> list[int]:
         free = [node.allocatable.get(name) for name in self.resources]
-        if not node.allocatable.get(PODS):
+        if all(name != PODS for name, _ in node.allocatable.items):
             free[self._number[PODS]] = _UNLIMITED
         return free
 
@@ -124,7 +151,7 @@ class Room:
 
     def could_take(self, shape: Shape, other: Shape, node: int) -> bool:
         """Return whether a pod would fit into the room that is kept for another."""
-        if shape is other:
+        if shape.needs == other.needs:
             return False
         kept, free = dict(other.needs), self.free[node]
         return all(free[i] + kept.get(i, 0) >= need for i, need in shape.needs)
@@ -202,10 +229,10 @@ class Room:
         return True
 
     def over(self) -> list[int]:
-        """Return the resources of which more is used than may be."""
-        return [i for i, used in enumerate(self.used) if used > self.limit[i]]
+        """Return the resources of which so much is used that some have to leave."""
+        return [i for i, used in enumerate(self.used) if used > self.bound[i]]
 
-    def part(self, resource: int, amount: int) -> float:
+    def part(self, resource: int, amount: float) -> float:
         """Return which part of a resource's supply an amount is; 0 if there is none."""
         if resource == self._number[PODS] or not self.supply[resource]:
             return 0.0

@@ -75,7 +75,7 @@ class Scene:
         """Give a worker room on a node."""
         worker.node = node
         worker.tried = worker.tried or (self._trail is not None and not worker.bound)
-        self.room.take(worker.crew.shape, node)
+        self.room.take(worker.shape, node)
         worker.crew.placed.append(worker)
         if worker.crew.part:
             self.on_node[node].append(worker)
@@ -88,7 +88,7 @@ class Scene:
         crew.placed.remove(worker)
         if worker.node != NOWHERE:
             trying = self._trail is not None
-            self.room.give(crew.shape, worker.node, held=worker.bound and not trying)
+            self.room.give(worker.shape, worker.node, held=worker.bound and not trying)
             if crew.part:
                 self.on_node[worker.node].remove(worker)
         if self._trail is not None:
@@ -139,7 +139,7 @@ class Scene:
     def remove_tried(self, worker: Worker) -> None:
         """Take away a worker that was added on trial."""
         worker.crew.placed.remove(worker)
-        self.room.give(worker.crew.shape, worker.node, held=False)
+        self.room.give(worker.shape, worker.node, held=False)
         if worker.crew.part:
             self.on_node[worker.node].remove(worker)
 

@@ -6,10 +6,11 @@ Called by `planner.carry`. Pure.
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable
 
 from elasticdl.job.names import Role
-from elasticdl.planner.view import ClusterView, Node, Settings
+from elasticdl.planner.view import ClusterView, Holder, Node, Settings
 
 
 def supply(nodes: Iterable[Node], settings: Settings, now: float) -> list[Node]:
@@ -19,8 +20,33 @@ def supply(nodes: Iterable[Node], settings: Settings, now: float) -> list[Node]:
         for node in nodes
         if node.ready
         and not node.cordoned
-        and (not node.ready_since or now - node.ready_since >= settings.ready_seconds)
+        # By another clock: one that is far ahead says nothing about this node.
+        and (
+            not node.ready_since
+            or abs(now - node.ready_since) >= settings.ready_seconds
+        )
     ]
+
+
+def held(view: ClusterView) -> dict[str, dict[str, int]]:
+    """Return what pods hold on each node."""
+    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for pod in view.pods:
+        if pod.node:
+            for name, amount in pod.request.items:
+                found[pod.node][name] += amount
+    return found
+
+
+def away(view: ClusterView, counting: Iterable[Node]) -> list[Node]:
+    """Return the nodes that do not count, and on which training or serving still is."""
+    used = {
+        pod.node
+        for pod in view.pods
+        if pod.holder is not Holder.OTHER and not pod.leaving
+    }
+    used -= {node.name for node in counting}
+    return [node for node in view.nodes if node.name in used]
 
 
 def resources(view: ClusterView) -> set[str]:

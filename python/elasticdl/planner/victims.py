@@ -52,8 +52,7 @@ def _lacks(scene: Scene, shape: Shape, node: int) -> dict[int, int]:
 def _enough(there: list[Worker], lacks: dict[int, int]) -> bool:
     """Return whether all of them together would do; a quick look."""
     return all(
-        sum(need for one in there for i, need in one.crew.shape.needs if i == lack)
-        >= amount
+        sum(need for one in there for i, need in one.shape.needs if i == lack) >= amount
         for lack, amount in lacks.items()
     )
 
@@ -80,7 +79,7 @@ def _choose(
     for one in there:
         if all(amount <= 0 for amount in lacks.values()):
             break
-        helps = any(lacks.get(i, 0) > 0 for i, _ in one.crew.shape.needs)
+        helps = any(lacks.get(i, 0) > 0 for i, _ in one.shape.needs)
         if helps and _may_leave(one, allowed, chosen):
             chosen.append(one)
             _lessen(lacks, one, 1)
@@ -97,6 +96,6 @@ def _choose(
 
 
 def _lessen(lacks: dict[int, int], one: Worker, sign: int) -> None:
-    for i, need in one.crew.shape.needs:
+    for i, need in one.shape.needs:
         if i in lacks:
             lacks[i] -= sign * need

@@ -44,18 +44,30 @@ class Holder(StrEnum):
 
 @dataclass(frozen=True)
 class Resources:
-    """Amounts by name, sorted by name, without zeros."""
+    """Amounts by name, sorted by name, without zeros.
+
+    But a node that says `pods: 0` takes none, and one that says nothing takes any.
+    """
 
     items: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, amounts: Mapping[str, int]) -> Resources:
         """Return the amounts of a mapping."""
-        return cls(tuple(sorted((k, v) for k, v in amounts.items() if v)))
+        return cls(tuple(sorted((k, v) for k, v in amounts.items() if v or k == PODS)))
 
     def get(self, name: str) -> int:
         """Return how much of a resource; 0 if none."""
         return next((amount for key, amount in self.items if key == name), 0)
+
+    def plus(self, other: Resources) -> Resources:
+        """Return both together."""
+        names = {name for name, _ in (*self.items, *other.items)}
+        return Resources.of({n: self.get(n) + other.get(n) for n in names})
+
+    def beyond(self, other: Resources) -> Resources:
+        """Return what is more than in another."""
+        return Resources.of({n: max(0, v - other.get(n)) for n, v in self.items})
 
 
 @dataclass(frozen=True)

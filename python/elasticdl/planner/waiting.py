@@ -10,6 +10,7 @@ from __future__ import annotations
 from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.giving import seat
 from elasticdl.planner.memory import Expected, Memory, Pause
+from elasticdl.planner.pausing import next_pause
 from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Scene
 
@@ -24,7 +25,7 @@ def seat_granted(scene: Scene) -> None:
                 continue  # it went with one that is there
             if worker.gated or crew.size <= crew.floor:
                 continue
-            node = scene.node_for(crew.shape)
+            node = scene.node_for(worker.shape)
             if node != NOWHERE:
                 seat(scene, worker, node)
             else:
@@ -53,23 +54,13 @@ def take_back(scene: Scene, memory: Memory) -> list[Pause]:
         else:
             why = _fixed_in_vain(scene, crew, told)
         if why:
-            crew.pause = _longer(scene, crew, last, why)
+            crew.pause = next_pause(crew, last, why, scene.settings, scene.now)
             crew.cause = f"a worker waited in vain: {why}"
             pauses.append(crew.pause)
         elif last and scene.now < last.until + last.seconds:
             pauses.append(last)  # so that the next one is longer
         crew.waits = any(one.index >= 0 and not one.bound for one in crew.placed)
     return pauses
-
-
-def _longer(scene: Scene, crew: Crew, last: Pause | None, why: str) -> Pause:
-    settings = scene.settings
-    seconds = settings.pause_seconds
-    lately = last is not None and scene.now < last.until + last.seconds
-    if last and lately and last.situation == scene.situation:
-        seconds = min(2 * last.seconds, settings.max_pause_seconds)
-    until = scene.now + seconds
-    return Pause(crew.key, scene.now, until, seconds, why, scene.situation)
 
 
 def _in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
@@ -97,11 +88,12 @@ def _why(scene: Scene, worker: Worker, told: Expected | None) -> str:
         if unmade and now - unmade >= settings.unseen_seconds:
             return "its master does not make it"
         return ""
-    if not worker.since or now - worker.since < settings.wait_seconds:
+    # Of another clock, which may be an hour ahead.
+    if not worker.since or abs(now - worker.since) < settings.wait_seconds:
         return ""
     if worker.gated:
         return worker.why or "a scheduling gate holds its pod"
-    if worker.node == NOWHERE or not scene.room.is_free(worker.crew.shape, worker.node):
+    if worker.node == NOWHERE or not scene.room.is_free(worker.shape, worker.node):
         return ""  # it waits for those that leave, or for others to leave
     if not told or not told.free_since:
         return ""  # room has only just become free
@@ -113,7 +105,7 @@ def _why(scene: Scene, worker: Worker, told: Expected | None) -> str:
 def _fixed_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
     """Return why a pod of a job of fixed size waits though there is room."""
     wait, now = scene.settings.wait_seconds, scene.now
-    if crew.pause or not crew.waiting_since or now - crew.waiting_since < wait:
+    if crew.pause or not crew.waiting_since or abs(now - crew.waiting_since) < wait:
         return ""
     if not told or not told.free_since or now - told.free_since < wait:
         return ""
@@ -145,4 +137,4 @@ def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
 def _has_room(scene: Scene, worker: Worker) -> bool:
     """Return whether a worker's pod is there, and so is room for it."""
     there = worker.index >= 0 or worker.crew.waiting_since > 0
-    return there and scene.room.is_free(worker.crew.shape, worker.node)
+    return there and scene.room.is_free(worker.shape, worker.node)

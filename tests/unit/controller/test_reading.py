@@ -336,9 +336,23 @@ def test_another_controllers_grant_is_nothing_to_a_job_of_fixed_size():
 
 
 def test_a_controller_that_does_not_renew_is_no_living_one():
-    theirs = Grant(5, until=NOW + 600, by="other/controller")
+    theirs = Grant(5, until=NOW + 600, by="other/controller", lasts=1800)
     assert not is_foreign(theirs, by="ops/controller", now=NOW)
     assert granted(theirs, by="ops/controller").granted == 5
+
+
+@pytest.mark.parametrize("lasts", [60, 600, 1800, 6 * 3600])
+def test_how_long_another_controllers_grants_are_is_for_them_to_say(lasts):
+    fresh = Grant(5, until=NOW + lasts, by="other/controller", lasts=lasts)
+    assert is_foreign(fresh, by="ops/controller", now=NOW + 0.4 * lasts)
+    assert not is_foreign(fresh, by="ops/controller", now=NOW + 0.6 * lasts)
+    assert granted(fresh, by="ops/controller").replicas == 5
+
+
+def test_a_grant_that_does_not_say_how_long_it_is_holds_to_its_end():
+    theirs = Grant(5, until=NOW + 60, by="other/controller")
+    assert is_foreign(theirs, by="ops/controller", now=NOW + 59)
+    assert not is_foreign(theirs, by="ops/controller", now=NOW + 60)
 
 
 @pytest.mark.parametrize("rubbish", ["rubbish", '{"workers": -1}', "[]"])

@@ -58,3 +58,7 @@ def test_when_time_alone_may_change_something_it_does_not_hold() -> None:
     view = cluster(NODE, young, AT_REST, workers(AT_REST, n=3))
     assert standing(view).holds(view, NOW + 5)
     assert not standing(view).holds(view, NOW + 20)
+
+
+def test_no_plan_of_a_time_to_come_holds() -> None:
+    assert not standing().holds(VIEW, NOW - 3600)

@@ -12,7 +12,7 @@ from elasticdl.kube.inventory import Serving
 from elasticdl.planner.view import JobKey
 
 from tests.unit.controller.test_reading import config_map, pod
-from tests.unit.scripted_server import Server, listing, until
+from tests.unit.scripted_server import ENDS, Server, listing, until
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 JOBS = "/api/v1/namespaces/ml/configmaps"
@@ -44,12 +44,15 @@ def master(job: str = "digits") -> Any:
 Story = Callable[[WatchedCluster], Awaitable[None]]
 
 
-def watching(server: Server, story: Story) -> None:
+def watching(server: Server, story: Story, *, stale_seconds: float = 15.0) -> None:
     """Run a story while the cluster is followed."""
 
     async def main() -> None:
         api = server.connection()
-        watches = Watches(Serving(1_000_000), namespaces=("ml",), by="ops/controller")
+        watches = Watches(
+            *(Serving(1_000_000), ("ml",), "ops/controller"),
+            stale_seconds=stale_seconds,
+        )
         cluster = WatchedCluster(api, watches)
         watch = asyncio.create_task(cluster.watch())
         try:
@@ -144,3 +147,31 @@ def test_a_config_map_of_another_name_takes_no_job_with_it(server):
         await until(lambda: {one.name for one in cluster.jobs()} == {"digits", "last"})
 
     watching(server, story)
+
+
+def test_a_watch_that_says_nothing_is_listed_anew_before_its_view_is_too_old(server):
+    server.scripts[PODS] = [listing(master()), listing()]
+    found = 0.0
+
+    async def story(cluster: WatchedCluster) -> None:
+        nonlocal found
+        await until(lambda: cluster.age == 0.0)
+        await until(lambda: cluster.age is not None and cluster.age > 0.0)
+        found = cluster.age or 0.0
+        await until(lambda: server.asked[PODS] >= 2 and not cluster.view().pods)
+
+    watching(server, story, stale_seconds=1.0)
+    assert found > 0.8  # since the server was last heard
+
+
+def test_a_watch_that_the_server_ends_in_time_is_followed_on(server):
+    server.scripts |= {
+        f"{PODS}?watch": [(200, [ENDS]), (200, [event("ADDED", master("last"))])]
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        await until(lambda: len(cluster.view().pods) == 2)
+        assert server.asked[PODS] == 1
+        assert cluster.age == 0.0
+
+    watching(server, story, stale_seconds=4.0)

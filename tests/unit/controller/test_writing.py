@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from elasticdl.controller.jobs import KnownJob
-from elasticdl.controller.writing import due_writes, foreign_jobs
+from elasticdl.controller.writing import due_writes, foreign_jobs, renewals_at_once
 from elasticdl.job.grant import GRANT_SECONDS, Grant
 from elasticdl.planner.memory import Memory
 from elasticdl.planner.outcome import Plan, Summary
@@ -37,7 +37,8 @@ def due(plan, jobs, *, most=5):
 
 
 def mine(workers, *, left=GRANT_SECONDS, leave=()):
-    return Grant(workers, leave, NOW + left, ME, "room is free")
+    until = NOW + left
+    return Grant(workers, leave, until, ME, "room is free", lasts=GRANT_SECONDS)
 
 
 def test_a_job_without_a_grant_gets_one():
@@ -83,6 +84,13 @@ def test_renewals_are_spread_and_the_most_urgent_come_first():
     assert [one.key for one in written] == keys[-1:-4:-1]
 
 
+@pytest.mark.parametrize("seconds", [60, 300, GRANT_SECONDS])
+@pytest.mark.parametrize("num_jobs", [3, 200, 5000])
+def test_all_grants_are_renewed_before_one_ends(seconds, num_jobs):
+    most = renewals_at_once(num_jobs, grant_seconds=seconds, every=5.0)
+    assert num_jobs / most * 5.0 < seconds / 3
+
+
 def test_an_expired_grant_is_written_anew():
     [write] = due(planned({A: 4}), [known(A, mine(4, left=-1))])
     assert write.cause == "changed"
@@ -94,14 +102,14 @@ def test_a_grant_that_no_master_obeys_is_written_anew(by):
     [write] = due(planned({A: 4}), [known(A, ahead)])
     assert (write.cause, write.grant) == ("changed", mine(4))
     jobs = {A: known(A, ahead)}
-    assert foreign_jobs(jobs, by=ME, grant_seconds=GRANT_SECONDS, now=NOW) == []
+    assert foreign_jobs(jobs, by=ME, now=NOW) == []
 
 
 def test_another_living_controllers_grant_is_not_overwritten():
-    theirs = Grant(7, (), NOW + GRANT_SECONDS, "other/controller", "")
+    theirs = replace(mine(7), by="other/controller")
     jobs = {A: known(A, theirs)}
     assert due(planned({A: 4}), jobs.values()) == []
-    assert foreign_jobs(jobs, by=ME, grant_seconds=GRANT_SECONDS, now=NOW) == [A]
+    assert foreign_jobs(jobs, by=ME, now=NOW) == [A]
     dead = replace(theirs, until=NOW + 600)
     assert len(due(planned({A: 4}), [known(A, dead)])) == 1
 

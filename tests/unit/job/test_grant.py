@@ -28,6 +28,14 @@ def test_a_grant_is_read_as_it_was_written():
     assert holds(GRANT) == Read(GRANT)
 
 
+def test_a_grant_says_how_long_it_is_and_need_not():
+    said = Grant(6, until=NOW + 60, by="a", lasts=1800)
+    assert parse_grant(format_grant(said)) == Read(said)
+    for other in ('"soon"', "-5", "NaN", "1e400", "null", "true"):
+        text = f'{{"workers": 6, "until": {NOW}, "for": {other}}}'
+        assert parse_grant(text).grant == Grant(6, until=NOW)
+
+
 def test_no_annotation_is_no_grant_and_nothing_to_complain_about():
     assert parse_grant("") == Read(None)
     assert what_holds(Read(None), ELASTIC, known=(), now=NOW) == Read(None)

@@ -18,7 +18,7 @@ from elasticdl.planner.memory import Memory
 from elasticdl.planner.outcome import Plan
 from elasticdl.planner.plan import plan
 from elasticdl.planner.situation import supply
-from elasticdl.planner.view import ClusterView, Job, Settings
+from elasticdl.planner.view import ClusterView, Job, Resources, Settings
 
 from tests.unit.planner.random_clusters import cluster
 from tests.unit.planner.world import World, fits
@@ -114,16 +114,16 @@ def _no_room_for(world: World, view: ClusterView, job: Job, made: Plan) -> None:
         return
     nodes = supply(view.nodes, SETTINGS, world.now)
     names = {node.name for node in nodes}
-    for name, amount in job.worker.request.items:
+    newest = {one.key: one.more for one in made.memory.newest}
+    request = job.worker.request.plus(newest.get(job.key, Resources()))
+    for name, amount in request.items:
         total = sum(node.allocatable.get(name) for node in nodes)
         used = sum(pod.request.get(name) for pod in view.pods if pod.node in names)
         if used + amount > int(SETTINGS.ceiling(name) * total + 1e-6):
             return
     free = world.free()
     for node in nodes:
-        if admits(node, job.worker.placement) and fits(
-            free[node.name], job.worker.request
-        ):
+        if admits(node, job.worker.placement) and fits(free[node.name], request):
             raise BrokenError(f"one more worker of {job.key} fits on {node.name}")
 
 
@@ -135,6 +135,7 @@ def _fair(view: ClusterView, made: Plan, world: World) -> None:
         if job.takes_part and not job.resting and job.key not in held
         and not made.reasons[job.key].startswith("waits")
         and world.masters[job.key].quota > 1000
+        and not world.masters[job.key].beside.items
         # Who runs on a node that does not count has nothing to give.
         and all(pod.node in counts for pod in view.pods if pod.of == job.key)
     ]  # fmt: skip

@@ -50,7 +50,34 @@ def cluster(seed: int) -> World:
     _others(random, world)
     for _ in range(random.choice([0, 0, 1, 2, 4])):
         _event(random, world, keys)
+    more = Random(f"{seed} more")
+    _beside(more, world, keys)
+    _devices(more, world)
     return world
+
+
+def _devices(random: Random, world: World) -> None:
+    """Let device plugins of some clusters restart."""
+    if random.random() < 0.8:
+        return
+    at = world.now + random.uniform(20, _LAST_EVENT_SECONDS)
+    for name, node in world.nodes.items():
+        if node.allocatable.get("nvidia.com/gpu"):
+            later = at + random.uniform(1, 30)
+            world.events.append((at, lambda w, n=name: w.lose_devices(n)))  # type: ignore[misc]
+            world.events.append(
+                (later, lambda w, n=name, a=node.allocatable: w.find_devices(n, a))  # type: ignore[misc]
+            )
+
+
+def _beside(random: Random, world: World, keys: list[JobKey]) -> None:
+    """Let workers of some clusters ask for more than templates say, from then on."""
+    if random.random() < 0.8:
+        return
+    beside = Resources.of({"cpu": random.choice([100, 1000]), "memory": GIB})
+    at = world.now + random.choice([0.0, random.uniform(0, _LAST_EVENT_SECONDS)])
+    for key in random.sample(keys, random.randint(1, len(keys))):
+        world.events.append((at, lambda w, k=key: w.put_beside(k, beside)))  # type: ignore[misc]
 
 
 def _node(random: Random, name: str) -> Node:

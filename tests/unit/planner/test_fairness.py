@@ -143,3 +143,19 @@ def test_at_rest_nothing_changes() -> None:
         assert leave(found, "a") == leave(found, "b") == ()
         memory, now = found.memory, now + 40
     assert found.again_at is None
+
+
+def test_a_clock_that_is_set_back_keeps_no_room_until_it_is_where_it_was() -> None:
+    view, one, two = unfair()
+    found = made(view)
+    smaller = replace(one, granted=4, leave=(5, 4))
+    slow = cluster(  # they do not go
+        *(node("n", 8), smaller, two, workers(one, n=6), workers(two, n=2)),
+    )
+    back = NOW - 600
+    first = made(slow, found.memory, now=back)
+    assert first.memory.fairness.open
+    assert not made(slow, first.memory, now=back + 61).memory.fairness.open
+    assert made(slow, first.memory, now=back).memory.fairness.since == back
+    frozen = made(slow, first.memory, now=back + 31).memory.fairness.frozen
+    assert all(until <= back + 61 for _, until in frozen)

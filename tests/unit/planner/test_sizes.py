@@ -220,3 +220,8 @@ def test_the_summary_says_who_holds_what() -> None:
     (figures,) = found.summary.jobs
     assert (figures.min, figures.max, figures.size, figures.running) == (1, 3, 3, 2)
     assert "cpu 75.0% used (serving 37.5%, training 25.0%" in found.summary.line()
+
+
+def test_a_node_that_is_ready_since_a_time_to_come_counts() -> None:
+    view = cluster(node("n", 2, ready_since=NOW + 3600), job("a", 1, 9, None))
+    assert sizes(made(view)) == {"a": 2}

@@ -37,6 +37,9 @@ class Master:
     next_index: int = 0
     since: float = -1.0  # its pod has a node since then
     quota: int = 1_000_000  # workers beyond it are never scheduled: not modelled
+    beside: Resources = field(
+        default_factory=Resources
+    )  # what somebody puts beside each worker
 
 
 @dataclass
@@ -126,6 +129,11 @@ class World:
             master = self.masters[key]
             master.job = replace(master.job, **fields)  # type: ignore[arg-type]
 
+    def put_beside(self, key: JobKey, beside: Resources) -> None:
+        """Let new workers of a job ask for more than its template."""
+        if key in self.masters:
+            self.masters[key].beside = beside
+
     def delete(self, name: str) -> None:
         """Let a pod leave."""
         if name in self.pods and name not in self._gone_at:
@@ -170,7 +178,9 @@ class World:
         for pod in workers[: max(0, len(workers) - wanted)]:
             self.delete(self._name(job, Role.WORKER, pod.index))
         for _ in range(wanted - len(workers)):
-            self._make(job, Role.WORKER, master.next_index, job.worker)
+            asked = job.worker.request.plus(master.beside)
+            template = replace(job.worker, request=asked)
+            self._make(job, Role.WORKER, master.next_index, template)
             master.next_index += 1
 
     @staticmethod
@@ -229,6 +239,16 @@ class World:
     def cordon(self, name: str) -> None:
         """Let no more pods come to a node."""
         self.nodes[name] = replace(self.nodes[name], cordoned=True)
+
+    def lose_devices(self, name: str) -> None:
+        """Let a node have CPU, memory and pods alone for a while."""
+        node = self.nodes[name]
+        kept = {n: v for n, v in node.allocatable.items if "/" not in n}
+        self.nodes[name] = replace(node, allocatable=Resources.of(kept))
+
+    def find_devices(self, name: str, allocatable: Resources) -> None:
+        """Let a node have all again."""
+        self.nodes[name] = replace(self.nodes[name], allocatable=allocatable)
 
     # The scheduler.
 

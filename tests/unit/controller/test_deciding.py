@@ -1,0 +1,105 @@
+"""When grants are written, against a small API server whose answers are scripted."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from elasticdl.controller.deciding import Deciding, Pace, Rules
+from elasticdl.controller.lease import Leadership, LeaseTimes
+from elasticdl.controller.watching import WatchedCluster, Watches
+from elasticdl.job.grant import Grant, format_grant
+from elasticdl.kube.inventory import Serving
+from elasticdl.metrics.registry import ControllerMetrics
+from elasticdl.planner.plan import plan
+from elasticdl.planner.view import Settings
+
+from tests.unit.controller.test_reading import NOW, config_map, node
+from tests.unit.controller.test_watching import JOBS, NODES, PODS, master
+from tests.unit.scripted_server import Server, listing, until
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/ops/leases"
+WRITES = f"PATCH {JOBS}/elasticdl-digits"
+ME = "ops/controller"
+BOUND_SECONDS = 8.0
+
+
+class Clock:
+    """A wall clock that may be set."""
+
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def server():
+    one = Server()
+    one.scripts |= {
+        NODES: [listing(node())],
+        PODS: [listing(master())],
+        f"POST {LEASE}": [(201, {"metadata": {"resourceVersion": "1"}})],
+        f"PUT {LEASE}/controller": [(200, {"metadata": {"resourceVersion": "1"}})],
+        f"{LEASE}/controller": [(404, {})],
+        WRITES: [(200, {})],
+    }
+    yield one
+    one.close()
+
+
+def digits(grant: Grant) -> Any:
+    return config_map(annotations={"elasticdl.org/workers": format_grant(grant)})
+
+
+Story = Callable[[Clock], Awaitable[None]]
+
+
+def deciding(server: Server, story: Story) -> None:
+    """Run a story while it is decided, as fast as can be."""
+
+    async def main() -> None:
+        clock, api = Clock(), server.connection()
+        watches = Watches(Serving(1_000_000), namespaces=("ml",), by=ME)
+        cluster = WatchedCluster(api, watches, clock=clock)
+        lease = Leadership(api, "ops", "controller", "me", LeaseTimes())
+        rules = Rules(plan, Settings(), ME, Pace(after_change=0.01, at_rest=0.05))
+        decides = Deciding(
+            api, cluster, lease, rules, ControllerMetrics(), clock=clock
+        )  # fmt: skip
+        running = asyncio.gather(cluster.watch(), lease.run(), decides.run())
+        try:
+            await asyncio.wait_for(story(clock), BOUND_SECONDS)
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+            await api.close()
+
+    asyncio.run(main())
+
+
+def test_grants_are_renewed_though_the_clock_was_set_back(server):
+    server.scripts[JOBS] = [listing(digits(Grant(2, (), NOW + 300, ME)))]
+
+    async def story(clock: Clock) -> None:
+        await until(lambda: server.asked[WRITES] > 0)
+        clock.now -= 600
+        before = server.asked[WRITES]
+        await until(lambda: server.asked[WRITES] > before + 1)
+
+    deciding(server, story)
+
+
+def test_a_refused_grant_is_tried_again_though_the_clock_was_set_back(server):
+    server.scripts[JOBS] = [listing(config_map())]
+    server.scripts[WRITES] = [(403, {"kind": "Status", "message": "forbidden"})]
+
+    async def story(clock: Clock) -> None:
+        await until(lambda: server.asked[WRITES] > 0)
+        clock.now -= 600
+        before = server.asked[WRITES]
+        await until(lambda: server.asked[WRITES] > before + 1)
+
+    deciding(server, story)

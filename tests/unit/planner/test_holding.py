@@ -1,0 +1,161 @@
+"""What is held counts as it is: by what pods ask for, on the nodes where they are."""
+
+from dataclasses import replace
+
+from elasticdl.planner.view import (
+    Holder,
+    Job,
+    Node,
+    Pod,
+    Resources,
+    Settings,
+    Template,
+)
+
+from tests.unit.planner.build import (
+    LOW,
+    NOW,
+    cluster,
+    cpus,
+    job,
+    leave,
+    made,
+    node,
+    serving,
+    sizes,
+    worker,
+    workers,
+)
+
+
+def heavy(of: Job, asks: float, **on: int) -> list[Pod]:
+    """Return workers whose pods ask for more than their job's template."""
+    found = workers(of, **on)
+    return [worker(of, one.index, one.node, request=cpus(asks)) for one in found]
+
+
+def test_room_for_a_floor_is_made_though_templates_say_that_it_is_there() -> None:
+    one, two = job("a", 1, 2, 2), job("b", 4, 5, None)
+    view = cluster(node("n", 8), one, two, heavy(one, 3, n=2))
+    found = made(view)
+    assert sizes(found) == {"a": 1, "b": 4}
+    assert leave(found, "a") == (1,)
+
+
+def test_workers_that_leave_hold_what_they_asked_for() -> None:
+    one, two = job("a", 1, 2, 1, leave=(1,)), job("b", 1, 9, 1)
+    view = cluster(
+        *(node("n", 8), one, two, heavy(one, 3, n=2), workers(two, n=1)),
+    )
+    assert sizes(made(view)) == {"a": 1, "b": 2}
+
+
+def test_a_job_grows_by_workers_like_its_newest() -> None:
+    one = job("a", 1, 9, 2)
+    old, new = workers(one, n=1), worker(one, 7, "n", request=cpus(2))
+    assert sizes(made(cluster(node("n", 8), one, old, new))) == {"a": 4}
+    smaller = worker(one, 7, "n", request=cpus(0.5))
+    assert sizes(made(cluster(node("n", 8), one, old, smaller))) == {"a": 8}
+
+
+def test_a_worker_with_more_memory_than_before_waits_where_that_is() -> None:
+    one, two = job("a", 2, 3, 2), job("b", 1, 9, 6)
+    waits = worker(one, 1, waiting_since=NOW, request=cpus(2))
+    view = cluster(
+        *(node("n", 8), one, two, workers(one, n=1), [waits], workers(two, n=6)),
+    )
+    assert sizes(made(view)) == {"a": 2, "b": 5}
+
+
+def test_a_job_of_fixed_size_holds_what_its_pods_ask_for() -> None:
+    fixed, two = job("f", 1, 0, 1, replicas=1), job("b", 1, 9, None)
+    view = cluster(node("n", 8), fixed, two, heavy(fixed, 5, n=1))
+    assert sizes(made(view)) == {"b": 3}
+
+
+def test_shares_are_of_what_is_held() -> None:
+    one, two = job("a", 1, 9, 4), job("b", 1, 9, 1)
+    view = cluster(node("n", 9), one, two, heavy(one, 2, n=4), workers(two, n=1))
+    assert sizes(made(view)) == {"a": 2, "b": 1}
+
+
+def test_what_a_new_worker_asks_for_is_not_forgotten_with_it() -> None:
+    one = job("a", 1, 9, 2)
+    large = worker(
+        one, 1, waiting_since=NOW, request=cpus(2, **{"example.org/fuse": 1})
+    )
+    view = cluster(node("n", 2), one, workers(one, n=1), large)
+    found = made(view)
+    assert sizes(found) == {"a": 1}
+    assert leave(found, "a") == (1,)
+    gone = cluster(node("n", 2), job("a", 1, 9, 1, leave=(1,)), workers(one, n=1))
+    still = made(gone, found.memory, now=NOW + 20)
+    assert sizes(still) == {"a": 1}
+    newer = worker(one, 2, "m")
+    seen = cluster(node("n", 2), node("m", 1), one, workers(one, n=1), newer)
+    assert sizes(made(seen, still.memory, now=NOW + 40)) == {"a": 3}
+
+
+def test_another_job_of_the_same_name_has_its_own_workers() -> None:
+    one = job("a", 1, 9, 1)
+    found = made(cluster(node("n", 8), one, worker(one, 7, "n", request=cpus(3))))
+    assert sizes(found) == {"a": 2}
+    other = replace(one, arrived=NOW)
+    view = cluster(node("n", 8), other, workers(other, n=1))
+    assert sizes(made(view, found.memory, now=NOW + 20)) == {"a": 8}
+
+
+def test_an_edit_of_what_workers_ask_for_counts_at_once() -> None:
+    large, small = (Template(cpus(size), priority=LOW) for size in (4, 0.5))
+    one = job("a", 1, 99, 1, worker=large)
+    there = heavy(one, 5, n=1)  # somebody puts a container beside each
+    found = made(cluster(node("n", 9), one, there))
+    assert sizes(found) == {"a": 1}
+    later = cluster(node("n", 9), replace(one, worker=small), there)
+    assert sizes(made(later, found.memory, now=NOW + 20)) == {"a": 3}
+
+
+def test_a_cordoned_node_costs_no_worker_elsewhere() -> None:
+    one = job("a", 1, 9, 7)
+    there = workers(one, n=4, m=3)
+    nodes = (node("n", 4), node("m", 4))
+    view = cluster(*nodes, one, there, serving("s", 0.75, "m"))
+    assert sizes(made(view, settings=Settings())) == {"a": 7}
+    cordoned = replace(view, nodes=(nodes[0], replace(nodes[1], cordoned=True)))
+    assert sizes(made(cordoned, settings=Settings())) == {"a": 7}
+    silent = replace(view, nodes=(nodes[0], replace(nodes[1], ready=False)))
+    assert sizes(made(silent, settings=Settings())) == {"a": 7}
+
+
+def test_a_cordoned_node_that_is_empty_is_no_room_for_those_elsewhere() -> None:
+    one = job("a", 1, 9, 4)
+    view = cluster(
+        *(node("n", 4), node("m", 4, cordoned=True), one, workers(one, n=4)),
+        serving("agent", 0.1, "m", priority=0, holder=Holder.OTHER),
+    )
+    assert sizes(made(view, settings=Settings())) == {"a": 3}
+
+
+def test_devices_that_are_away_for_a_moment_cost_no_worker() -> None:
+    asks = Template(cpus(1, **{"nvidia.com/gpu": 1}), priority=LOW)
+    one, two = job("a", 1, 9, 4, worker=asks), job("b", 1, 9, 3, worker=asks)
+    there = workers(one, n=4), workers(two, m=3)
+    restarts = Node("n", cpus(8))
+    healthy = Node("m", cpus(8, **{"nvidia.com/gpu": 4}))
+    found = made(cluster(restarts, healthy, one, two, *there), settings=Settings())
+    assert sizes(found) == {"a": 4, "b": 4}
+    alone = made(cluster(restarts, one, there[0]), settings=Settings())
+    assert sizes(alone) == {"a": 4}
+
+
+def test_a_node_that_shrank_below_what_runs_there_costs_no_worker() -> None:
+    one = job("a", 1, 9, 7)
+    view = cluster(node("n", 4), node("m", 4), one, workers(one, n=4, m=3))
+    assert sizes(made(view, settings=Settings())) == {"a": 7}
+    shrunk = replace(view, nodes=(node("n", 2), node("m", 4)))
+    assert sizes(made(shrunk, settings=Settings())) == {"a": 7}
+
+
+def test_a_node_that_takes_no_pods_takes_none() -> None:
+    there = Node("n", Resources.of({"cpu": 9000, "pods": 0}))
+    assert sizes(made(cluster(there, node("m", 2), job("a", 1, 9, None)))) == {"a": 2}
