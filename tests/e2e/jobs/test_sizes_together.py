@@ -115,8 +115,9 @@ def shares(first, second, most: int = 2 * MOST) -> list[int] | None:
     sizes = []
     for one in (first, second):
         status = one.status()
-        running = len(one.in_phase("worker"))
-        if status is None or running != len(one.pods("worker")):
+        phases = [*one.phases("worker").values()]
+        running = phases.count("Running")
+        if status is None or "Pending" in phases:
             return None
         if status.workers_wanted != running:
             return None
