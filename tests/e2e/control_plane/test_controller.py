@@ -279,13 +279,14 @@ def test_who_lost_the_lease_writes_nothing(stage) -> None:
 
 def test_another_living_controllers_grant_is_not_overwritten(stage) -> None:
     stage.node("n1", "8")
-    theirs = Grant(3, (), time.time() + 1790, "other/controller", "theirs")
+    other = ("other/controller", "theirs")
+    theirs = Grant(3, (), time.time() + 1790, *other, lasts=1800)
     stage.job("a", annotations={WORKERS: format_grant(theirs)})
     with stage.controlling() as controller:
         wait_until(lambda: controller.figure("foreign_grants") == 1.0, "a stranger")
         assert stage.granted("a").by == "other/controller"
         # One that does not renew what it granted lives no more.
-        dead = Grant(3, (), time.time() + 300, "other/controller", "theirs")
+        dead = Grant(3, (), time.time() + 300, *other, lasts=1800)
         stage.annotate("a", format_grant(dead))
         wait_until(lambda: stage.size("a") == 6, "a grant of one's own")
 
