@@ -1,6 +1,9 @@
 """Real servers: types, streaming, NULLs, tables put in place; secrets stay secret."""
 
 import datetime
+import decimal
+import json
+import uuid
 
 import pyarrow.parquet as pq
 import pytest
@@ -26,10 +29,10 @@ TYPES = {
         "ENUM('a', 'b') DEFAULT 'b'": Kind.TEXT,
         "SET('a', 'b') DEFAULT 'a,b'": Kind.TEXT,
         "DATE DEFAULT '2026-01-02'": Kind.TIME,
-        "DATETIME DEFAULT '2026-01-02 03:04:05'": Kind.TIME,
-        "TIME DEFAULT '03:04:05'": Kind.TIME,
+        "DATETIME(6) DEFAULT '2026-01-02 03:04:05.123456'": Kind.TIME,
+        "TIME(6) DEFAULT '103:04:05.25'": Kind.TIME,
         "YEAR DEFAULT 2026": Kind.INTEGER,
-        "VARBINARY(4) DEFAULT 'ab'": Kind.OTHER,
+        "VARBINARY(4) DEFAULT x'00ff'": Kind.OTHER,
     },
     "postgresql": {
         "SMALLINT DEFAULT -1": Kind.INTEGER,
@@ -46,9 +49,10 @@ TYPES = {
         "TIME DEFAULT '03:04:05'": Kind.TIME,
         "INTERVAL DEFAULT '1 day'": Kind.TIME,
         "INTEGER[] DEFAULT '{1, 2}'": Kind.ARRAY,
+        "REAL[] DEFAULT '{1.5, 2.5}'": Kind.ARRAY,
         "TEXT[] DEFAULT '{a, b}'": Kind.ARRAY,
         "JSONB DEFAULT '{\"a\": 1}'": Kind.OTHER,
-        "BYTEA DEFAULT 'ab'": Kind.OTHER,
+        "BYTEA DEFAULT '\\\\x00ff'": Kind.OTHER,
     },
 }
 SERIES = {
@@ -70,6 +74,15 @@ def source(server):
     opened = open_source(server[1].url)
     yield opened
     opened.close()
+
+
+def plain(value):
+    """Return a value as it comes back: large numbers are doubles, JSON is text."""
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if isinstance(value, decimal.Decimal) or value == 2**64 - 1:
+        return float(value)
+    return str(value) if isinstance(value, uuid.UUID | set) else value
 
 
 def execute(source, sql):
@@ -100,10 +113,13 @@ def test_each_type_has_the_kind_of_the_table_and_comes_back(server, source, tmp_
         if stated.startswith("DATE "):
             assert value == datetime.date(2026, 1, 2)
         if kind is Kind.ARRAY:
-            assert value in ([1, 2], ["a", "b"])
+            assert value in ([1, 2], [1.5, 2.5], ["a", "b"])
     assert source.put_table("kinds_back", tmp_path / "kinds.parquet") == 3
-    back = execute(source, "SELECT c0 FROM kinds_back ORDER BY id").rows
-    assert [row[0] for row in back][-1] is None
+    before = execute(source, "SELECT * FROM kinds ORDER BY id").rows
+    back = execute(source, "SELECT * FROM kinds_back ORDER BY id").rows
+    assert [list(map(plain, row)) for row in back] == [
+        list(map(plain, row)) for row in before
+    ]
 
 
 def test_rows_are_streamed_once_with_a_preview_before(server, source, tmp_path):

@@ -19,6 +19,7 @@ from elasticdl.sql.plan import Preview, Schema
 
 _DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db.duckdb")
 _SQLITE_ENDINGS = (".sqlite", ".sqlite3")
+NO_COLUMNS = Schema(())
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
@@ -67,10 +68,11 @@ class Source(Protocol):
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         """Run a statement of the engine's own language."""
 
-    def put_table(self, name: str, parquet: Path) -> int:
+    def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         """Make a table of a Parquet file's rows, in place of one of that name.
 
         It is built aside and put in place at the end, so that nobody sees half of it.
+        `came` is the query that gave some of the columns: they get its types.
         """
 
     def close(self) -> None:
