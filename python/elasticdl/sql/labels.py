@@ -90,15 +90,15 @@ class LabelReader:
 
     def _compare_classes(self, said: int, found: int) -> None:
         if said != found:
-            key = "model.num_classes"
+            at = at_attribute(self.statement, "model.num_classes", "model.n_classes")
             message = f"num_classes is {said}, but the label has {found} values"
-            self.problems.append(Problem(at_attribute(self.statement, key), message))
+            self.problems.append(Problem(at, message))
 
 
-def at_attribute(statement: Train, key: str) -> Position:
-    """Return the place of an attribute's value."""
+def at_attribute(statement: Train, *keys: str) -> Position:
+    """Return the place of an attribute's value; `keys` are its names."""
     for attribute in statement.attributes:
-        if attribute.key.lower() == key:
+        if attribute.key.lower() in keys:
             return attribute.value.at
     return statement.at
 

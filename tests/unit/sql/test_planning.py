@@ -155,6 +155,15 @@ def test_mistakes_of_label_and_columns_are_told_together() -> None:
     assert len(told) == 3
 
 
+@pytest.mark.parametrize("name", ["num_classes", "n_classes"])
+def test_a_wrong_number_of_classes_has_its_caret_under_the_number(name: str) -> None:
+    text = f"{_T}WITH model.{name} = 5 LABEL income INTO m"
+    with pytest.raises(StatementError) as caught:
+        tables.plan(text)
+    (problem,) = caught.value.problems
+    assert text[problem.at.offset :].startswith("5 LABEL")
+
+
 def test_a_text_label_is_none_for_a_regressor() -> None:
     (told,) = _told("SELECT * FROM t TO TRAIN DNNRegressor LABEL income INTO m")
     assert "use DNNClassifier" in told

@@ -153,7 +153,7 @@ def test_a_column_that_would_come_back_as_another_type_is_refused(
         "TO PREDICT t USING m"
     )
     with pytest.raises(
-        SpecError, match=r"`u` is a UNION.*`v` is a UNION.*leave it out"
+        SpecError, match=r"`u` is a UNION.*`v` is a UNION.*leave it"
     ):
         predict.prepare(session, _read(text), _about("x"), tmp_path)
     assert not (tmp_path / "rows.parquet").exists()
