@@ -71,9 +71,7 @@ class Encoder:
         if self.preview is None:
             return None
         schema = self.preview.schema
-        found = schema.find(text)
-        if found is None and "." in text:  # `t.age`: a query's column has no table
-            found = schema.find(text.rpartition(".")[2])
+        found = schema.named(text)
         if found is None:
             hint = did_you_mean(text, schema.names)
             raise self.wrong(name, f"the query has no column `{text}`; {hint}")

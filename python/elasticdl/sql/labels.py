@@ -33,7 +33,7 @@ class LabelReader:
         if name is None:
             return None
         schema = self.preview.schema
-        found = schema.find(name.text) or schema.find(name.text.rpartition(".")[2])
+        found = schema.named(name.text)
         if found is None:
             hint = did_you_mean(name.text, schema.names)
             message = f"the query has no column `{name.text}`; {hint}"

@@ -74,6 +74,13 @@ class Schema:
         close = [c for c in self.columns if c.name.lower() == name.lower()]
         return close[0] if len(close) == 1 else None
 
+    def named(self, text: str) -> Column | None:
+        """Return the column that a clause names, perhaps with its table: `t.age`.
+
+        The columns of a query have no table any more.
+        """
+        return self.find(text) or self.find(text.rpartition(".")[2])
+
 
 @dataclass(frozen=True)
 class Preview:

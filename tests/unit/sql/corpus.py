@@ -19,6 +19,7 @@ GOOD: list[tuple[str, str, tuple[str, ...]]] = [
     ("Train", "SELECT * FROM 'x.csv'¦ LABEL income INTO m", ALL),
     ("Train", "SELECT *\nFROM t\nWHERE a > 1¦\nLABEL income\nINTO m\n;\n", ALL),
     ("Train", "SELECT * FROM t x¦ LABEL x.income INTO m", ALL),
+    ("Train", "SELECT * FROM db.t¦ LABEL db.t.income INTO m", ALL),
     ("Train", "SELECT * FROM t¦ LABEL income INTO m WITH train.epoch = 2", ALL),
     ("Train", "SELECT * FROM t¦ LABEL income INTO m COLUMN a, b", ALL),
     ("Train", "SELECT * FROM t label¦ LABEL label INTO m", ALL),
@@ -167,6 +168,14 @@ GOOD: list[tuple[str, str, tuple[str, ...]]] = [
         "Plain",
         "CREATE TRIGGER r AFTER INSERT ON t BEGIN UPDATE t SET a = 1; END",
         ("sqlite",),
+    ),
+    (
+        "Plain",
+        "CREATE PROCEDURE p(a INT) BEGIN DECLARE x INT; IF a > 1 THEN SET x = 1; "
+        "END IF; WHILE x < 3 DO SET x = x + 1; END WHILE; SELECT CASE x WHEN 1 THEN 2 "
+        "END; CASE a WHEN 1 THEN SELECT 1; END CASE; BEGIN END; BEGIN SELECT 2; END; "
+        "l: LOOP LEAVE l; END LOOP l; END",
+        ("mysql",),
     ),
 ]  # fmt: skip
 

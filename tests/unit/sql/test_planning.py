@@ -155,6 +155,18 @@ def test_mistakes_of_label_and_columns_are_told_together() -> None:
     assert len(told) == 3
 
 
+def test_columns_may_be_named_with_their_table() -> None:
+    plan = tables.plan(
+        "SELECT * FROM t TO TRAIN DNNClassifier WITH validation.key = t.user_id "
+        'COLUMN db.t.age, CROSS([t.city, t.married], 10), "t"."hours per week" '
+        "LABEL t.income INTO m"
+    )
+    assert plan.label.column == "income"
+    assert plan.split.key == "user_id"
+    columns = {column.column for column in plan.columns}
+    assert columns == {"age", "city", "married", "hours per week"}
+
+
 @pytest.mark.parametrize("name", ["num_classes", "n_classes"])
 def test_a_wrong_number_of_classes_has_its_caret_under_the_number(name: str) -> None:
     text = f"{_T}WITH model.{name} = 5 LABEL income INTO m"

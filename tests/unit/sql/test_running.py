@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError, SpecError
 from elasticdl.sql import planning
-from elasticdl.sql.data import shards
+from elasticdl.sql.data import results, shards
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import (
     ColumnPlan,
@@ -145,6 +145,19 @@ def test_a_label_of_one_value_in_many_rows_is_refused(
         _train(session, text, tmp_path)
 
 
+def test_a_label_may_be_named_with_its_table(session: Session, tmp_path: Path) -> None:
+    statement = _read(
+        "SELECT i AS x, i % 2 AS y FROM range(9) t(i) TO EVALUATE m LABEL t.y"
+    )
+    assert evaluate.prepare(session, statement, _about("x"), tmp_path) == 9
+
+
+def test_a_prediction_may_be_called_probability(tmp_path: Path) -> None:
+    names = results.names_beside(("x", "prediction"), "probability")
+    assert names == results.Names("probability", "probability_2")
+    assert results.names_beside(("Prediction",)) == results.Names("prediction_2")
+
+
 def test_a_column_that_would_come_back_as_another_type_is_refused(
     session: Session, tmp_path: Path
 ) -> None:
@@ -152,9 +165,7 @@ def test_a_column_that_would_come_back_as_another_type_is_refused(
         "SELECT 1.5 AS x, union_value(n := 2) AS u, [union_value(n := 2)] AS v "
         "TO PREDICT t USING m"
     )
-    with pytest.raises(
-        SpecError, match=r"`u` is a UNION.*`v` is a UNION.*leave it"
-    ):
+    with pytest.raises(SpecError, match=r"`u` is a UNION.*`v` is a UNION.*leave it"):
         predict.prepare(session, _read(text), _about("x"), tmp_path)
     assert not (tmp_path / "rows.parquet").exists()
 

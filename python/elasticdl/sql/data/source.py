@@ -7,7 +7,6 @@ embedded engine for files and databases of its own, SQLAlchemy for servers. Call
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from elasticdl.errors import DataError
+from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.plan import Preview, Schema
 
 _DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db.duckdb")
@@ -124,15 +124,6 @@ def is_sqlite(path: Path) -> bool:
             return file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
     except OSError:
         return path.suffix in _SQLITE_ENDINGS
-
-
-def without_secret(text: str) -> str:
-    """Return a text in which no URL holds a user's password any more."""
-    text = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text)
-    # As drivers write it in their messages, and as parameters of a URL.
-    return re.sub(
-        r"(?i)\b(password|passwd|pwd)(\s*[=:]\s*)[^\s&;,)]+", r"\1\2***", text
-    )
 
 
 def one_line(error: BaseException, secret: str = "") -> str:

@@ -21,7 +21,8 @@ from elasticdl.job.values.checking import validate
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values, parse_values
 from elasticdl.sql import planning
-from elasticdl.sql.data.source import NO_COLUMNS, without_secret
+from elasticdl.sql.data.passwords import without_secret
+from elasticdl.sql.data.source import NO_COLUMNS
 from elasticdl.sql.data.source import Answer as Rows
 from elasticdl.sql.generate import job_tree
 from elasticdl.sql.plan import Places, Schema

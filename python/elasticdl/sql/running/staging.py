@@ -92,7 +92,7 @@ def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
                 f"column `{plan.column}` is {column.kind} ({column.stated}), the model "
                 f"was trained with numbers; CAST it in the SELECT"
             )
-    if label and schema.find(label) is None:
+    if label and schema.named(label) is None:
         hint = did_you_mean(label, list(schema.names))
         yield f"the label `{label}` is no column of the query; {hint}"
 
