@@ -50,6 +50,7 @@ TYPES = {
         "INTERVAL DEFAULT '1 day'": Kind.TIME,
         "INTEGER[] DEFAULT '{1, 2}'": Kind.ARRAY,
         "REAL[] DEFAULT '{1.5, 2.5}'": Kind.ARRAY,
+        "NUMERIC(4, 2)[] DEFAULT '{1.5, 2.5}'": Kind.ARRAY,
         "TEXT[] DEFAULT '{a, b}'": Kind.ARRAY,
         "JSONB DEFAULT '{\"a\": 1}'": Kind.OTHER,
         "BYTEA DEFAULT '\\\\x00ff'": Kind.OTHER,
@@ -80,6 +81,8 @@ def plain(value):
     """Return a value as it comes back: large numbers are doubles, JSON is text."""
     if isinstance(value, dict):
         return json.dumps(value)
+    if isinstance(value, list):
+        return list(map(plain, value))
     if isinstance(value, decimal.Decimal) or value == 2**64 - 1:
         return float(value)
     return str(value) if isinstance(value, uuid.UUID | set) else value

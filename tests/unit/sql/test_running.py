@@ -146,9 +146,8 @@ def test_a_label_of_one_value_in_many_rows_is_refused(
 
 
 def test_a_label_may_be_named_with_its_table(session: Session, tmp_path: Path) -> None:
-    statement = _read(
-        "SELECT i AS x, i % 2 AS y FROM range(9) t(i) TO EVALUATE m LABEL t.y"
-    )
+    rows = "SELECT i AS x, i % 2 AS y FROM range(9) t(i)"
+    statement = _read(f"{rows} TO EVALUATE m LABEL t.y")
     assert evaluate.prepare(session, statement, _about("x"), tmp_path) == 9
 
 

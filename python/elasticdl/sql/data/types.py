@@ -197,19 +197,35 @@ def to_arrow(pa: Any, column: Column, values: Sequence[Any], kind: Any) -> Any:
     """
     # As they are first: to look at each value takes as long as all the rest.
     binary = pa.types.is_binary(kind)
-    for given in (values, _plain(column, values)):
-        if binary and any(isinstance(v, str) for v in values):
-            break  # Arrow would make bytes of them.
+    wrong = _converted_in_silence(column, values, kind=kind, pa=pa)
+    for given in () if wrong else (values, _plain(column, values)):
         with contextlib.suppress(*_refusals(pa)):
             return pa.array(given, kind)
     if column.kind in (Kind.TEXT, Kind.OTHER) and not binary:
         return pa.array([None if v is None else text_of(v) for v in values], kind)
     odd = next(v for v in values if not _fits(pa, column, v, kind))
     expected = "bytes" if binary else column.kind
+    if column.kind is Kind.ARRAY:
+        expected = f"array of {column.item}"
     raise DataError(
         f"column `{column.name}`: got {text_of(odd)[:60]!r} ({type(odd).__name__}), "
         f"expected {expected} as in the rows before; CAST it in the SELECT"
     )
+
+
+def _converted_in_silence(
+    column: Column, values: Sequence[Any], *, kind: Any, pa: Any
+) -> bool:
+    """Whether Arrow would cut a fraction off, or make bytes of a text."""
+    if pa.types.is_binary(kind):
+        return any(isinstance(v, str) for v in values)
+    if column.kind is Kind.ARRAY and column.item is Kind.INTEGER:
+        values = [item for one in values if one is not None for item in one]
+    elif column.kind is not Kind.INTEGER:
+        return False
+    if float not in set(map(type, values)):  # the quickest look at all of them
+        return False
+    return any(isinstance(v, float) and not v.is_integer() for v in values)
 
 
 def _refusals(pa: Any) -> tuple[type[Exception], ...]:
@@ -218,14 +234,20 @@ def _refusals(pa: Any) -> tuple[type[Exception], ...]:
 
 def _plain(column: Column, values: Sequence[Any]) -> Iterator[Any]:
     """Yield values as Arrow takes them: it makes no floats of decimals."""
-    numbers = column.kind is Kind.NUMBER
+    if Kind.NUMBER in (column.kind, column.item):
+        return map(_float, values)
+    return iter(values)
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_float(item) for item in value]
     # Not of text: Python reads '1_000' as a number, which no engine does.
-    plainly = int | decimal.Decimal
-    return (float(v) if numbers and isinstance(v, plainly) else v for v in values)
+    return float(value) if isinstance(value, int | decimal.Decimal) else value
 
 
 def _fits(pa: Any, column: Column, value: Any, kind: Any) -> bool:
-    if pa.types.is_binary(kind) and isinstance(value, str):
+    if _converted_in_silence(column, [value], kind=kind, pa=pa):
         return False
     try:
         pa.array(_plain(column, [value]), kind)
