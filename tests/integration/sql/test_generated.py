@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,12 @@ import tensorflow as tf
 from elasticdl.sql.plan import (
     NULL_INTEGER,
     NULL_TEXT,
-    Generated,
     Stored,
     TrainPlan,
 )
 from elasticdl.sql.writing import beside
 
+from tests.integration.sql.chain import loaded
 from tests.unit.sql import tables
 
 # The other families are parts of these; test_chain serves what it trained.
@@ -29,21 +28,7 @@ _KINDS = {Stored.FLOAT: "float32", Stored.INTEGER: "int64", Stored.TEXT: "string
 
 
 def _module(sql: str, folder: Path) -> Any:
-    return _loaded(tables.generated(sql), folder)
-
-
-def _loaded(made: Generated, folder: Path) -> Any:
-    for name, text in {made.module_path: made.module, **made.files}.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    name = f"generated_{Path(made.module_path).stem}"
-    spec = importlib.util.spec_from_file_location(name, folder / made.module_path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(tables.generated(sql), folder)
 
 
 def _rows(plan: TrainPlan, **others: list[Any]) -> dict[str, tf.Tensor]:
@@ -121,7 +106,7 @@ def _trained(
     """Return what `encode` makes of values, by the statistics of a query's rows."""
     sql = f"{query} TO TRAIN DNNClassifier COLUMN {columns} LABEL y INTO m"
     trained = tables.trained(sql, tmp_path)
-    module = _loaded(trained.made, tmp_path)
+    module = loaded(trained.made, tmp_path)
     rows = {
         column.feature: tf.constant(values[column.feature], _KINDS[column.stored])
         for column in trained.plan.columns
@@ -265,5 +250,5 @@ def test_a_column_may_be_called_as_a_layer_of_another(tmp_path: Path) -> None:
         "LABEL y INTO m"
     )
     made = tables.trained(sql, tmp_path).made
-    names = [one.name for one in _loaded(made, tmp_path).model().operations]
+    names = [one.name for one in loaded(made, tmp_path).model().operations]
     assert len(names) == len(set(names))
