@@ -423,6 +423,18 @@ def _sequence(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     return Hash(Split(source, delimiter), buckets)
 
 
+def _weighted(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    takes = "text, as 'red:0.5,blue:2'"
+    source = encoder.of_kind(bound["x"], "WEIGHTED_CATEGORY", (Kind.TEXT,), takes)
+    delimiter = encoder.text(bound.get("delimiter"), ",", "a text, as ','")
+    pair = encoder.text(bound.get("pair"), ":", "a text, as ':'")
+    if pair == delimiter:
+        at = bound.get("pair", bound.get("delimiter", bound["x"]))
+        raise encoder.wrong(at, f"`{pair}` is between the values, too; expected two")
+    buckets = encoder.whole(bound["buckets"], "buckets")
+    return Hash(Split(source, delimiter, pair), buckets)
+
+
 def _told(column: Column) -> str:
     """Return a column's kind; of an array what it holds."""
     return f"array of {column.item}" if column.kind is Kind.ARRAY else str(column.kind)
@@ -456,6 +468,7 @@ _BUILDERS: dict[str, Callable[[Encoder, Call, _Bound], Encoding]] = {
     "DENSE": _dense,
     "SEQ_CATEGORY_ID": _sequence,
     "SPARSE": _sequence,
+    "WEIGHTED_CATEGORY": _weighted,
 }
 
 

@@ -187,6 +187,8 @@ class ColumnPlan:
     feature: str
     stored: Stored
     longest: int = 0  # An array's values a row, padded; 0: one value.
+    delimiter: str = ""  # Of a text of parts with weights, and what is between the two.
+    pair: str = ""
 
 
 # Encodings: what COLUMN's functions make of columns, from the inside out.
@@ -230,10 +232,11 @@ class Normalize:
 
 @dataclass(frozen=True)
 class Split:
-    """A text's parts."""
+    """A text's parts; with `pair` each is followed by it and a weight: `red:0.5`."""
 
     of: Source
     delimiter: str
+    pair: str = ""
 
 
 @dataclass(frozen=True)

@@ -178,6 +178,40 @@ def test_parts_of_a_text_are_several_values(tmp_path: Path) -> None:
     assert skills[:, 1].tolist() == [0, 0, 1, 0]
 
 
+def test_values_with_weights_count_by_them(tmp_path: Path) -> None:
+    query = "SELECT 'a:0.5,b:-2,c' AS t, i % 2 AS y FROM range(9) t(i)"
+    columns = ", ".join(
+        [
+            "INDICATOR(WEIGHTED_CATEGORY(t, 97))",
+            *(
+                f"EMBEDDING(WEIGHTED_CATEGORY(t, 97), 3, '{combiner}')"
+                for combiner in ("sum", "mean", "sqrtn")
+            ),
+        ]
+    )
+    texts = ["a:0.5,b:-2", "a", ",,b:3e1", "", "a:2,a:0.5,c:-1,d:9", "a:1,b:-1"]
+    hot, total, mean, norm = _trained(query, columns, tmp_path, t=texts)
+    one = hot[1]  # of a alone
+    assert sorted(set(one.tolist())) == [0.0, 1.0]
+    place_a, place_b = one.argmax(), hot[2].argmax()
+    assert place_a != place_b
+    assert (hot[0][place_a], hot[0][place_b]) == (0.5, -2.0)
+    assert hot[2].sum() == 30.0
+    assert not hot[3].any()
+    assert hot[4][place_a] == 2.5  # the fourth part is beyond the longest row
+    assert hot[4].sum() == 1.5
+    vector_a, vector_b = total[1], total[2] / 30
+    np.testing.assert_allclose(total[0], 0.5 * vector_a - 2 * vector_b, rtol=1e-4)
+    # Each embedding has vectors of its own.
+    combined = 0.5 * mean[1] - 2 * mean[2]
+    np.testing.assert_allclose(mean[0], combined / -1.5, rtol=1e-4)
+    combined = 0.5 * norm[1] - 2 * norm[2]
+    np.testing.assert_allclose(norm[0], combined / 4.25**0.5, rtol=1e-4)
+    assert np.isfinite(mean).all()
+    for encoded in (total, mean, norm):
+        assert not encoded[3].any()
+
+
 def test_empty_parts_of_a_text_take_no_places(tmp_path: Path) -> None:
     (tags,) = _trained(
         "SELECT CASE WHEN i % 2 = 0 THEN ',a,b,' ELSE ',b,c' END AS tags, i % 2 AS y "

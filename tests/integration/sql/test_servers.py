@@ -8,8 +8,11 @@ import uuid
 import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError
+from elasticdl.sql import planning
+from elasticdl.sql.data import shards
+from elasticdl.sql.data.shards import Staged
 from elasticdl.sql.data.source import open_source
-from elasticdl.sql.plan import Kind
+from elasticdl.sql.plan import NULL_INTEGER, Kind, SplitPlan, Stored
 
 from tests.integration.sql import servers
 from tests.integration.sql.servers import PASSWORD
@@ -175,3 +178,35 @@ def test_the_engines_own_message_says_what_is_wrong(server, source):
         source.rows("SELECT * FROM nowhere") as rows,
     ):
         assert not rows.schema
+
+
+@pytest.mark.parametrize("server", ["postgresql"], indirect=True)
+def test_arrays_of_postgresql_are_several_values(server, source, tmp_path):
+    text = (
+        "SELECT CASE WHEN n % 5 > 0 THEN ARRAY[n % 7, NULL, n % 3] END AS ids, "
+        "ARRAY[n / 4.0, 1]::float[] AS vector, ARRAY['a', 'w' || n % 4]::text[] AS "
+        "tags, n % 2 = 0 AS y FROM generate_series(1, 200) AS n "
+        "TO TRAIN DNNClassifier COLUMN EMBEDDING(ids, 4), vector, tags LABEL y INTO m"
+    )
+    (statement,) = planning.read_statements(text, source.engine, source.schema)
+    with source.rows(statement.select) as rows:
+        plan = planning.plan_training(statement, rows.preview, text)
+        path = tmp_path / "rows.parquet"
+        staged = Staged(path, rows.schema, rows.write(path))
+    assert [(one.column, one.stored, one.longest) for one in plan.columns] == [
+        ("ids", Stored.INTEGER, 3),
+        ("vector", Stored.FLOAT, 2),
+        ("tags", Stored.TEXT, 2),
+    ]
+    made = shards.write_training(
+        staged,
+        tmp_path / "shards",
+        columns=plan.columns,
+        label=plan.label,
+        division=SplitPlan(fraction=0),
+    )
+    found = pq.read_table(made.training).to_pylist()
+    null = NULL_INTEGER
+    assert [row["ids"] for row in found[3:5]] == [[4, null, 1], [null] * 3]
+    assert found[2]["vector"] == [0.75, 1.0]
+    assert found[2]["tags"] == ["a", "w3"]

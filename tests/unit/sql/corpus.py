@@ -290,6 +290,8 @@ BAD: list[tuple[str, str]] = [
     (_T + "COLUMN CROSS(¦[a], 10) LABEL y INTO m", "two or more"),
     (_T + "COLUMN ¦CONCAT(a) LABEL y INTO m", "two or more"),
     (_T + "COLUMN ¦SPARSE(a) LABEL y INTO m", "needs `buckets`"),
+    (_T + "COLUMN ¦WEIGHTED_CATEGORY(a) LABEL y INTO m", "needs `buckets`"),
+    (_T + "COLUMN WEIGHTED_CATEGORY(a, 9, ':', ¦':') LABEL y INTO m", "is between"),
     (_T + "COLUMN ¦[a, b] LABEL y INTO m", "is no column"),
     (_T + "COLUMN ¦3 LABEL y INTO m", "is no column"),
     (_T + "COLUMN *, ¦* LABEL y INTO m", "* is there twice"),

@@ -135,6 +135,14 @@ def test_attributes_become_fields_of_the_values_file() -> None:
         ("COLUMN HASH(pay, 3) LABEL income INTO m", "put BUCKETIZE around a number"),
         ("COLUMN EMBEDDING(pay, 3) LABEL income INTO m", "put BUCKETIZE around"),
         ("COLUMN SPLIT(age) LABEL income INTO m", "SPLIT takes text"),
+        (
+            "COLUMN WEIGHTED_CATEGORY(age, 3) LABEL income INTO m",
+            "takes text, as",
+        ),
+        (
+            "COLUMN CROSS([age, WEIGHTED_CATEGORY(city, 3)], 9) LABEL income INTO m",
+            "one value a row",
+        ),
         ("COLUMN CATEGORY_ID(city, 3) LABEL income INTO m", "takes integers"),
         ("LABEL pay INTO m", "use DNNRegressor"),
         (

@@ -31,6 +31,7 @@ from elasticdl.sql.plan import (
 
 ROW_GROUP = 4096  # The engine makes none below 2,048; a task reads whole ones.
 _GROUPS_IN_FILE = 256  # About a million rows, so that footers stay small.
+_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?"
 _MOST_CLASSES = 10_000
 _NULLS = {
     Stored.FLOAT: "'nan'::FLOAT",
@@ -175,11 +176,29 @@ def settled(plan: ColumnPlan, schema: Schema) -> str:
     kind = _TYPES[plan.stored]
     if not plan.longest:
         value = _settled_value(name, plan.stored, column)
+        if plan.pair:
+            value = _with_weights(name, value, plan)
         return f"{value} AS {identifier(plan.feature)}"
     value = _settled_value("v", plan.stored, column)
     values = f"list_transform(coalesce({name}, []), lambda v: {value})"
     padded = f"list_resize({values}, {plan.longest}, {null})"
     return f"CAST({padded} AS {kind}[{plan.longest}]) AS {identifier(plan.feature)}"
+
+
+def _with_weights(name: str, value: str, plan: ColumnPlan) -> str:
+    """Return a text whose parts have weights; an error where one is no number."""
+    sign = literal(plan.pair)
+    behind = f"substr(v, instr(v, {sign}) + {len(plan.pair)})"
+    wrong = (
+        f"list_filter(string_split({name}, {literal(plan.delimiter)}), lambda v: "
+        f"instr(v, {sign}) > 0 AND NOT regexp_full_match({behind}, {literal(_NUMBER)}))"
+    )
+    got = literal(f"column `{plan.column}`: got ")
+    expected = literal(f", expected a number behind `{plan.pair}`, as red:0.5")
+    return (
+        f"CASE WHEN len({wrong}) > 0 THEN error({got} || {wrong}[1] || {expected}) "
+        f"ELSE {value} END"
+    )
 
 
 def _settled_value(name: str, stored: Stored, column: Column | None) -> str:

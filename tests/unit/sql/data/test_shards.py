@@ -302,6 +302,19 @@ def test_whole_numbers_in_arrays_are_ids_whatever_their_type(tmp_path, kind):
     assert found == [3, NULL_INTEGER, NULL_INTEGER, -4]
 
 
+def test_a_weight_that_is_no_number_is_named_with_its_column(tmp_path):
+    parts = (ColumnPlan("t", "t", Stored.TEXT, delimiter=";", pair="=>"),)
+    rows = "SELECT unnest([NULL, '', 'a', 'a=>1;;b=>-.5e-1', 'c=>+7.', {}]) AS t"
+    file = tmp_path / "p" / "rows.parquet"
+    right = selected(rows.format("'d=>0'"), tmp_path)
+    shards.write_prediction(right, file, columns=parts)
+    assert pq.read_table(file)["t"].to_pylist()[3] == "a=>1;;b=>-.5e-1"
+    for odd in ("nan", "1,5", "", "0x1", "1=>2"):
+        wrong = selected(rows.format(f"'d=>1;a=>{odd}'"), tmp_path)
+        with pytest.raises(DataError, match=f"`t`: got a=>{odd}, expected a number"):
+            shards.write_prediction(wrong, file, columns=parts)
+
+
 def test_an_infinity_in_an_array_is_named_with_its_column(tmp_path):
     odd = "if(i = 7, 'inf'::DOUBLE, NULL)"
     rows = f"SELECT [i::DOUBLE, {odd}] AS x, i AS y FROM range(9) t(i)"
