@@ -137,7 +137,7 @@ class _Reader:
         self.problems.append(Problem(attribute.at, message))
 
     def _claim(self, meaning: str, attribute: Attribute) -> None:
-        """Note what an attribute says; another that says it too would be passed over."""
+        """Note what an attribute says: of two that say it one would be lost."""
         first = self._said.setdefault(meaning, attribute)
         if first is not attribute:
             place = f"line {first.at.line}, column {first.at.column}"
@@ -168,25 +168,26 @@ class _Reader:
             if key in _MEANINGS:
                 self._claim(_MEANINGS[key], attribute)
             _KNOWN[key](self, value)
-        elif key.lower() in _ALONE:
-            self._problem(
-                attribute,
-                f"`{key}` alone is no attribute; expected a name behind it, as "
-                f"{_ALONE[key.lower()]}",
-            )
         else:
-            known = [*FAMILIES[self._verb], "job", "engine", "runtime"]
-            if self._verb == JobType.TRAIN:
-                known += [f"model.{p.name}" for p in self._parameters()]
-                known += [f"optimizer.{name}" for name in (*RATE, *COMMON)]
-            hint = did_you_mean(key, known)
-            self._problem(attribute, f"there is no attribute `{key}`; {hint}")
+            self._problem(attribute, self._no_attribute(key))
+
+    def _no_attribute(self, key: str) -> str:
+        if key.lower() in _ALONE:
+            example = _ALONE[key.lower()]
+            return (
+                f"`{key}` alone is no attribute; expected a name behind it: {example}"
+            )
+        known = [*FAMILIES[self._verb], "job", "engine", "runtime"]
+        if self._verb == JobType.TRAIN:
+            known += [f"model.{p.name}" for p in self._parameters()]
+            known += [f"optimizer.{name}" for name in (*RATE, *COMMON)]
+        return f"there is no attribute `{key}`; {did_you_mean(key, known)}"
 
     def _parameters(self) -> Iterable[Any]:
         return self._model.parameters if self._model else ()
 
     def _optimizer(self, rest: str, value: Any, attribute: Attribute) -> None:
-        if rest in ("", "name", "optimizer"):
+        if rest.lower() in ("", "name", "optimizer"):
             self._claim("optimizer", attribute)
             found = str(value).lower()
             if found not in OPTIMIZERS:
