@@ -177,6 +177,11 @@ GOOD: list[tuple[str, str, tuple[str, ...]]] = [
         "l: LOOP LEAVE l; END LOOP l; END",
         ("mysql",),
     ),
+    (
+        "Plain",
+        "BEGIN NOT ATOMIC IF 1 THEN SELECT 1; END IF; SELECT 2; END",
+        ("mysql",),
+    ),
 ]  # fmt: skip
 
 _T = "SELECT * FROM t TO TRAIN DNNClassifier "

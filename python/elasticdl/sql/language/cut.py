@@ -135,7 +135,7 @@ def _statements(tokens: list[Token]) -> Iterator[list[Token]]:
             now = []
             continue
         now.append(token)
-        if now[0].word == "CREATE":
+        if now[0].word in ("CREATE", "BEGIN"):
             depth = _depth_of_body(now, depth)
     if now:
         yield now
@@ -143,6 +143,8 @@ def _statements(tokens: list[Token]) -> Iterator[list[Token]]:
 
 def _depth_of_body(now: list[Token], depth: int) -> int:
     """Return how many BEGIN are open: the END of IF, LOOP and the like ends none."""
+    if [token.word for token in now] == ["BEGIN", "NOT", "ATOMIC"]:  # MariaDB's
+        return 1
     before, last, word = (["", "", "", *(token.word for token in now)])[-3:]
     if word == "BEGIN":
         opens = depth or any(token.word in _BODIES for token in now)
