@@ -69,7 +69,7 @@ def test_models_train_and_reload_equal(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(again(rows)), predicted)
 
 
-@pytest.mark.parametrize("name", ["wide_and_deep", "deepfm"])
+@pytest.mark.parametrize("name", _LARGE)
 def test_shares_of_columns_add_up_to_the_prediction(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
