@@ -61,7 +61,10 @@ def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) 
     if spill is not None:
         config["temp_directory"] = str(spill / "spill")
     try:
-        return duckdb.connect(path or ":memory:", config=config)
+        connection = duckdb.connect(path or ":memory:", config=config)
+        # It is on without a script (python -c, notebooks), and writes to stdout.
+        connection.execute("SET enable_progress_bar = false")
+        return connection
     except duckdb.Error as error:
         raise failed(error, doing=f"{path}: cannot be opened") from error
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +79,19 @@ def test_a_name_of_the_programs_own_is_no_table(source: Source) -> None:
         source.rows("SELECT * FROM types"),
     ):
         pass
+
+
+def test_no_bar_of_the_engine_is_written_between_answers() -> None:
+    """It has one where no script runs."""
+    asked = (
+        "from elasticdl.sql.data import embedded\n"
+        "query = \"SELECT current_setting('enable_progress_bar')\"\n"
+        "print(embedded.connect().execute(query).fetchone())"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "(False,)\n"
 
 
 def test_a_port_that_is_no_number_is_told_without_the_password() -> None:
