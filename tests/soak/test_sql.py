@@ -148,11 +148,12 @@ def test_models_of_ones_own_are_trained(session, place, monkeypatch, function, c
 
 _ARRAYS = (
     "SELECT ['a','b','c'][1 + i % 3 : 3] AS tags, [i % 7, i % 5] AS ids, "
-    "[i / 100.0, 1.0, i % 2] AS vec, i % 2 = 0 AS y FROM range(1200) t(i)"
+    "[i / 100.0, 1.0, i % 2] AS vec, 'a:' || i % 3 || ',b' AS w, "
+    "i % 2 = 0 AS y FROM range(1200) t(i)"
 )
 _OTHERS = (
-    "SELECT ['x','a','b','c','c'] AS tags, NULL::BIGINT[] AS ids, [1, NULL] AS vec "
-    "UNION ALL SELECT NULL, [3], [0, 1, 0]"
+    "SELECT ['x','a','b','c','c'] AS tags, NULL::BIGINT[] AS ids, [1, NULL] AS vec, "
+    "'c:-2.5' AS w UNION ALL SELECT NULL, [3], [0, 1, 0], NULL"
 )
 
 
@@ -165,8 +166,9 @@ def test_array_columns_are_several_values(place):
     )  # fmt: skip
     run_all(
         session,
-        f"{_ARRAYS} TO TRAIN DNNClassifier WITH train.epoch = 3 COLUMN "
-        "EMBEDDING(tags, 4), SPARSE(ids, 16), DENSE(vec, 3) LABEL y INTO arrays;"
+        f"{_ARRAYS} TO TRAIN DNNClassifier WITH train.epoch = 8 COLUMN "
+        "EMBEDDING(tags, 4), SPARSE(ids, 16), DENSE(vec, 3), "
+        "EMBEDDING(WEIGHTED_CATEGORY(w, 9), 4) LABEL y INTO arrays;"
         f"{_OTHERS} TO PREDICT out USING arrays",
     )
     assert runner.reports[0].metrics["accuracy"] > 0.95
