@@ -1,8 +1,8 @@
 """SQL statements that take long: faults in training, EXPLAIN, README, many rows."""
 
 import re
-import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -148,11 +148,12 @@ def test_models_of_ones_own_are_trained(session, place, monkeypatch, function, c
 
 _ARRAYS = (
     "SELECT ['a','b','c'][1 + i % 3 : 3] AS tags, [i % 7, i % 5] AS ids, "
-    "[i / 100.0, 1.0, i % 2] AS vec, i % 2 = 0 AS y FROM range(1200) t(i)"
+    "[i / 100.0, 1.0, i % 2] AS vec, 'a:' || i % 3 || ',b' AS w, "
+    "i % 2 = 0 AS y FROM range(1200) t(i)"
 )
 _OTHERS = (
-    "SELECT ['x','a','b','c','c'] AS tags, NULL::BIGINT[] AS ids, [1, NULL] AS vec "
-    "UNION ALL SELECT NULL, [3], [0, 1, 0]"
+    "SELECT ['x','a','b','c','c'] AS tags, NULL::BIGINT[] AS ids, [1, NULL] AS vec, "
+    "'c:-2.5' AS w UNION ALL SELECT NULL, [3], [0, 1, 0], NULL"
 )
 
 
@@ -165,8 +166,9 @@ def test_array_columns_are_several_values(place):
     )  # fmt: skip
     run_all(
         session,
-        f"{_ARRAYS} TO TRAIN DNNClassifier WITH train.epoch = 3 COLUMN "
-        "EMBEDDING(tags, 4), SPARSE(ids, 16), DENSE(vec, 3) LABEL y INTO arrays;"
+        f"{_ARRAYS} TO TRAIN DNNClassifier WITH train.epoch = 8 COLUMN "
+        "EMBEDDING(tags, 4), SPARSE(ids, 16), DENSE(vec, 3), "
+        "EMBEDDING(WEIGHTED_CATEGORY(w, 9), 4) LABEL y INTO arrays;"
         f"{_OTHERS} TO PREDICT out USING arrays",
     )
     assert runner.reports[0].metrics["accuracy"] > 0.95
@@ -196,38 +198,54 @@ def test_the_lines_of_the_readme_run_as_they_stand(tmp_path):
     assert "accuracy lost" in done.stdout
 
 
-_EXTRACT = """
-import sys
+_PREPARE = """
+import resource, sys
 from pathlib import Path
-from elasticdl.sql.data import shards
-from elasticdl.sql.data.shards import Staged
+from elasticdl.sql import planning
 from elasticdl.sql.data.source import open_source
-from elasticdl.sql.plan import *
-folder, rows = Path(sys.argv[1]), int(sys.argv[2])
-parts = ", ".join(f"(i * {k} % 997) / 3.0 AS f{k}" for k in range(1, 8))
-texts = ", ".join(f"'word ' || (i * {k} % 1009) AS t{k}" for k in range(1, 4))
-select = f"SELECT {parts}, {texts}, i AS id, i % 2 AS y FROM range({rows}) AS r(i)"
-with open_source("").rows(select) as found:
-    path = folder / "staged.parquet"
-    staged = Staged(path, found.schema, found.write(path))
-columns = [ColumnPlan(f"f{k}", f"f{k}", Stored.FLOAT) for k in range(1, 8)]
-columns += [ColumnPlan(f"t{k}", f"t{k}", Stored.TEXT) for k in range(1, 4)]
-columns += [ColumnPlan("id", "id", Stored.INTEGER)]
-label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
-made = shards.write_training(staged, folder / "shards", columns=tuple(columns),
-                             label=label, division=SplitPlan())
+from elasticdl.sql.registry import ModelVersion, Registry
+from elasticdl.sql.running.session import Session
+from elasticdl.sql.running.train import prepare
+folder, url, text = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+source = open_source(url, folder=folder)
+session = Session(source, Registry(folder / "models"), None, lambda _: None)
+(statement,) = planning.read_statements(text, source.engine)
+made = prepare(session, statement, text, ModelVersion("m", 1, folder / "m")).shards
 print(made.num_training + made.num_validation)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
+_NUMBERS = ", ".join(f"(i * {k} % 997) / 3.0 AS f{k}" for k in range(1, 8))
+_TEXTS = ", ".join(f"'word ' || (i * {k} % 1009) AS t{k}" for k in range(1, 4))
+_MANY = f"SELECT {_NUMBERS}, {_TEXTS}, i AS id, i % 2 AS y FROM"
 
 
-@pytest.mark.timeout(900)
-def test_the_memory_of_an_extraction_does_not_grow_with_its_rows(tmp_path):
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("engine", ["duckdb", "sqlite"])
+def test_the_memory_of_a_preparation_does_not_grow_with_its_rows(tmp_path, engine):
+    """Extraction, split, statistics and module of 20 M rows x 12 columns."""
+    url, select = "", f"{_MANY} range({MANY}) AS r(i)"
+    if engine == "sqlite":
+        url, select = str(tmp_path / "many.sqlite"), "SELECT * FROM many"
+        numbers = (
+            "WITH RECURSIVE r(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM r "
+            f"WHERE i + 1 < {MANY})"
+        )
+        with sqlite3.connect(url) as connection:
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute(f"CREATE TABLE many AS {numbers} {_MANY} r")
+        connection.close()
+    text = (
+        f"{select} TO TRAIN WideAndDeepClassifier COLUMN BUCKETIZE(f1, 20), "
+        "HASH(id, 1000), VOCABULARIZE(t1), * LABEL y INTO m"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", _EXTRACT, str(tmp_path), str(MANY)],
+        [sys.executable, "-c", _PREPARE, str(tmp_path), url, text],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.split() == [str(MANY)], done.stderr
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    assert done.returncode == 0, done.stderr
+    number, peak = map(int, done.stdout.split())
+    assert number == MANY
     assert peak < 1.5 * 2**30
+    print(f"{engine}: {peak / 2**30:.2f} GiB")

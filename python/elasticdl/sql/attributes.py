@@ -91,6 +91,7 @@ class _Reader:
         self._verb = verb
         self._model = model
         self._seen: dict[str, Attribute] = {}
+        self._said: dict[str, Attribute] = {}  # By what it means, whatever its name.
         self.settings = Settings()
         self.problems: list[Problem] = []
 
@@ -135,6 +136,17 @@ class _Reader:
     def _problem(self, attribute: Attribute, message: str) -> None:
         self.problems.append(Problem(attribute.at, message))
 
+    def _claim(self, meaning: str, attribute: Attribute) -> None:
+        """Note what an attribute says: of two that say it one would be lost."""
+        first = self._said.setdefault(meaning, attribute)
+        if first is not attribute:
+            place = f"line {first.at.line}, column {first.at.column}"
+            self._problem(
+                attribute,
+                f"`{attribute.key}` says what `{first.key}` says already ({place}); "
+                "expected one of them",
+            )
+
     def _set(self, **changes: Any) -> None:
         self.settings = replace(self.settings, **changes)
 
@@ -146,26 +158,37 @@ class _Reader:
         elif family in ("engine", "runtime") and rest:
             self._flag(rest, value, attribute)
         elif self._verb == JobType.TRAIN and (
-            family == "optimizer" or key in _ALSO_OPTIMIZER
+            family == "optimizer" or key.lower() in _ALSO_OPTIMIZER
         ):
-            self._optimizer(rest, value)
+            self._optimizer(rest, value, attribute)
         elif self._verb == JobType.TRAIN and family == "model" and rest:
             self._model_argument(rest, value, attribute)
         elif key.lower() in FAMILIES[self._verb]:
-            _KNOWN[key.lower()](self, value)
+            key = key.lower()
+            if key in _MEANINGS:
+                self._claim(_MEANINGS[key], attribute)
+            _KNOWN[key](self, value)
         else:
-            known = [*FAMILIES[self._verb], "job", "engine", "runtime"]
-            if self._verb == JobType.TRAIN:
-                known += [f"model.{p.name}" for p in self._parameters()]
-                known += [f"optimizer.{name}" for name in (*RATE, *COMMON)]
-            hint = did_you_mean(key, known)
-            self._problem(attribute, f"there is no attribute `{key}`; {hint}")
+            self._problem(attribute, self._no_attribute(key))
+
+    def _no_attribute(self, key: str) -> str:
+        if key.lower() in _ALONE:
+            example = _ALONE[key.lower()]
+            return (
+                f"`{key}` alone is no attribute; expected a name behind it: {example}"
+            )
+        known = [*FAMILIES[self._verb], "job", "engine", "runtime"]
+        if self._verb == JobType.TRAIN:
+            known += [f"model.{p.name}" for p in self._parameters()]
+            known += [f"optimizer.{name}" for name in (*RATE, *COMMON)]
+        return f"there is no attribute `{key}`; {did_you_mean(key, known)}"
 
     def _parameters(self) -> Iterable[Any]:
         return self._model.parameters if self._model else ()
 
-    def _optimizer(self, rest: str, value: Any) -> None:
-        if rest in ("", "name", "optimizer"):
+    def _optimizer(self, rest: str, value: Any, attribute: Attribute) -> None:
+        if rest.lower() in ("", "name", "optimizer"):
+            self._claim("optimizer", attribute)
             found = str(value).lower()
             if found not in OPTIMIZERS:
                 raise Refused(
@@ -179,6 +202,7 @@ class _Reader:
 
     def _model_argument(self, name: str, value: Any, attribute: Attribute) -> None:
         if name in ("num_classes", "n_classes"):
+            self._claim("num_classes", attribute)
             if not is_whole(value, 2):
                 raise Refused("a whole number, 2 or more")
             self._set(num_classes=value)
@@ -235,6 +259,7 @@ class _Reader:
         expected = _wrong_value(path, value)
         if expected:
             raise Refused(expected)
+        self._claim(dotted, attribute)
         named = {
             "training.epochs": "epochs",
             "training.batchSize": "batch_size",
@@ -264,9 +289,6 @@ class _Reader:
         if not is_whole(value):
             raise Refused("a whole number, 1 or more")
         self._batch_size(value)
-
-    def train_optimizer(self, value: Any) -> None:
-        self._optimizer("", value)
 
     def fraction(self, value: Any) -> None:
         if not is_number(value) or not 0 <= value < 1:
@@ -300,7 +322,27 @@ class _Reader:
         return take
 
 
-_ALSO_OPTIMIZER = ("model.optimizer", "optimizer")
+_ALSO_OPTIMIZER = ("model.optimizer", "train.optimizer")
+# Attributes that say what another one or a field says.
+_MEANINGS = {
+    "train.epoch": "training.epochs",
+    "train.epochs": "training.epochs",
+    "train.batch_size": "training.batchSize",
+    "validation.batch_size": "training.batchSize",
+    "predict.batch_size": "training.batchSize",
+}
+# Families without a name behind them, each with an example.
+_ALONE = {
+    "job": "job.worker.replicas = 2",
+    "engine": "engine.num_workers = 2",
+    "runtime": "runtime.num_workers = 2",
+    "model": "model.hidden_units = [64, 32]",
+    "train": "train.epoch = 5",
+    "validation": "validation.fraction = 0.1",
+    "predict": "predict.batch_size = 512",
+    "explain": "explain.num_rows = 500",
+    "summary": "summary.plot_type = 'bar'",
+}
 
 
 def _one(name: str, check: Callable[[Any], bool], expected: str) -> Any:
@@ -311,7 +353,6 @@ _KNOWN: dict[str, Callable[[_Reader, Any], None]] = {
     "train.epoch": _Reader.epochs,
     "train.epochs": _Reader.epochs,
     "train.batch_size": _Reader.batch_size,
-    "train.optimizer": _Reader.train_optimizer,
     "validation.fraction": _Reader.fraction,
     "validation.key": lambda reader, value: reader.split_word("key", value),
     "validation.order": lambda reader, value: reader.split_word("order", value),

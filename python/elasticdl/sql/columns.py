@@ -8,6 +8,7 @@ arguments are in `sql.signatures`, what is not written in `sql.derive`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -39,6 +40,7 @@ from elasticdl.sql.plan import (
 from elasticdl.sql.problems import Problem
 from elasticdl.sql.statements import Call, Constant, Expression, Listing, Name, Star
 
+MOST_BUCKETS = 10_000  # Quantiles of one number.
 COMBINERS = ("mean", "sum", "sqrtn")
 _NUMBERS = (Kind.NUMBER, Kind.INTEGER, Kind.BOOLEAN)
 _VALUES = (Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN)
@@ -57,6 +59,7 @@ class Encoder:
     preview: Preview | None
     aliases: dict[str, Encoding] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    _buckets: dict[Source | Log, int] = field(default_factory=dict)
 
     def encode(self, entry: Expression) -> tuple[Encoding, str] | None:
         """Return the encoding of one entry and why, if it was derived."""
@@ -71,9 +74,7 @@ class Encoder:
         if self.preview is None:
             return None
         schema = self.preview.schema
-        found = schema.find(text)
-        if found is None and "." in text:  # `t.age`: a query's column has no table
-            found = schema.find(text.rpartition(".")[2])
+        found = schema.named(text)
         if found is None:
             hint = did_you_mean(text, schema.names)
             raise self.wrong(name, f"the query has no column `{text}`; {hint}")
@@ -230,6 +231,24 @@ class Encoder:
             return entry.text
         raise self.wrong(entry, f"expected {expected}")
 
+    def check_buckets(self, of: Source | Log, count: int, at: Expression) -> None:
+        """Refuse more quantiles of a number than one pass computes.
+
+        They are computed once for all uses of it: as many as all of them divide.
+        """
+        whole = math.lcm(count, self._buckets.get(of, 1))
+        if count > MOST_BUCKETS:
+            raise self.wrong(at, f"expected {MOST_BUCKETS:,} buckets at most")
+        if whole > MOST_BUCKETS:
+            column = of.of.column if isinstance(of, Log) else of.column
+            raise self.wrong(
+                at,
+                f"with the other BUCKETIZE of `{column}` this takes {whole:,} "
+                f"quantiles, of {MOST_BUCKETS:,} at most; expected numbers of buckets "
+                "that divide each other, as 10 and 100, or boundaries",
+            )
+        self._buckets[of] = whole
+
     def boundaries(self, entry: Expression) -> tuple[float, ...]:
         """Return ascending numbers."""
         if not isinstance(entry, Listing) or not entry.items:
@@ -276,7 +295,7 @@ def _null_indicator(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
     )
 
 
-def _bucketize(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+def _bucketize(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     number = encoder.number(bound["x"], "BUCKETIZE")
     given = bound.get("boundaries")
     count = bound.get("num_buckets")
@@ -288,9 +307,9 @@ def _bucketize(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
         given, count = None, given  # BUCKET(x, 10)
     if given is not None:
         return Bucketize(number, boundaries=encoder.boundaries(given))
-    if count is None:
-        return Bucketize(number, num_buckets=10)
-    return Bucketize(number, num_buckets=encoder.whole(count, "num_buckets", 2))
+    buckets = 10 if count is None else encoder.whole(count, "num_buckets", 2)
+    encoder.check_buckets(number, buckets, call if count is None else count)
+    return Bucketize(number, num_buckets=buckets)
 
 
 def _vocabularize(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
@@ -404,6 +423,18 @@ def _sequence(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     return Hash(Split(source, delimiter), buckets)
 
 
+def _weighted(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    takes = "text, as 'red:0.5,blue:2'"
+    source = encoder.of_kind(bound["x"], "WEIGHTED_CATEGORY", (Kind.TEXT,), takes)
+    delimiter = encoder.text(bound.get("delimiter"), ",", "a text, as ','")
+    pair = encoder.text(bound.get("pair"), ":", "a text, as ':'")
+    if pair == delimiter:
+        at = bound.get("pair", bound.get("delimiter", bound["x"]))
+        raise encoder.wrong(at, f"`{pair}` is between the values, too; expected two")
+    buckets = encoder.whole(bound["buckets"], "buckets")
+    return Hash(Split(source, delimiter, pair), buckets)
+
+
 def _told(column: Column) -> str:
     """Return a column's kind; of an array what it holds."""
     return f"array of {column.item}" if column.kind is Kind.ARRAY else str(column.kind)
@@ -437,6 +468,7 @@ _BUILDERS: dict[str, Callable[[Encoder, Call, _Bound], Encoding]] = {
     "DENSE": _dense,
     "SEQ_CATEGORY_ID": _sequence,
     "SPARSE": _sequence,
+    "WEIGHTED_CATEGORY": _weighted,
 }
 
 

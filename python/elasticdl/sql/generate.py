@@ -131,7 +131,7 @@ def _head(
     if writer.files or {"read_vocabulary", "read_integers"} & used:
         lines += ["from pathlib import Path", ""]
     lines.append("import keras")
-    if "Split" in used:
+    if used & set(helpers.LAYERS):
         lines.append("import tensorflow as tf")
     if plan.model.family == OWN:
         module = plan.model.definition.rpartition(".")[0]

@@ -33,7 +33,7 @@ class LabelReader:
         if name is None:
             return None
         schema = self.preview.schema
-        found = schema.find(name.text) or schema.find(name.text.rpartition(".")[2])
+        found = schema.named(name.text)
         if found is None:
             hint = did_you_mean(name.text, schema.names)
             message = f"the query has no column `{name.text}`; {hint}"
@@ -90,15 +90,15 @@ class LabelReader:
 
     def _compare_classes(self, said: int, found: int) -> None:
         if said != found:
-            key = "model.num_classes"
+            at = at_attribute(self.statement, "model.num_classes", "model.n_classes")
             message = f"num_classes is {said}, but the label has {found} values"
-            self.problems.append(Problem(at_attribute(self.statement, key), message))
+            self.problems.append(Problem(at, message))
 
 
-def at_attribute(statement: Train, key: str) -> Position:
-    """Return the place of an attribute's value."""
+def at_attribute(statement: Train, *keys: str) -> Position:
+    """Return the place of an attribute's value; `keys` are its names."""
     for attribute in statement.attributes:
-        if attribute.key.lower() == key:
+        if attribute.key.lower() in keys:
             return attribute.value.at
     return statement.at
 

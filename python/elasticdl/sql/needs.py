@@ -37,6 +37,7 @@ from elasticdl.sql.plan import (
 )
 
 # What asks for statistics of its inside.
+_NO_SPLIT = Split(Source(""), "")
 _MEASURED = (Raw, Standardize, Normalize, Bucketize, Vocabularize, Hash)
 
 
@@ -129,6 +130,12 @@ def column_plans(
     as_category = {
         name for feature in features for name in _used_as_category(feature.encoding)
     }
+    weighted = {
+        one.of.column: one
+        for feature in features
+        for one in inner(feature.encoding)
+        if isinstance(one, Split) and one.pair
+    }
     taken = {LABEL_FEATURE}
     names = [name for feature in features for name in sources(feature.encoding)]
     for name in dict.fromkeys(names):
@@ -142,7 +149,15 @@ def column_plans(
         elif kind in (Kind.INTEGER, Kind.BOOLEAN) and name in as_category:
             stored = Stored.INTEGER
         most = longest(column, preview) if array else 0
-        yield ColumnPlan(name, _feature_name(name, taken), stored, most)
+        signs = weighted.get(name, _NO_SPLIT)
+        yield ColumnPlan(
+            name,
+            _feature_name(name, taken),
+            stored,
+            most,
+            signs.delimiter,
+            signs.pair,
+        )
 
 
 def _used_as_category(encoding: Encoding) -> Iterator[str]:

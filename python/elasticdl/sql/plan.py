@@ -74,6 +74,13 @@ class Schema:
         close = [c for c in self.columns if c.name.lower() == name.lower()]
         return close[0] if len(close) == 1 else None
 
+    def named(self, text: str) -> Column | None:
+        """Return the column that a clause names, perhaps with its table: `t.age`.
+
+        The columns of a query have no table any more.
+        """
+        return self.find(text) or self.find(text.rpartition(".")[2])
+
 
 @dataclass(frozen=True)
 class Preview:
@@ -180,6 +187,8 @@ class ColumnPlan:
     feature: str
     stored: Stored
     longest: int = 0  # An array's values a row, padded; 0: one value.
+    delimiter: str = ""  # Of a text of parts with weights, and what is between the two.
+    pair: str = ""
 
 
 # Encodings: what COLUMN's functions make of columns, from the inside out.
@@ -223,10 +232,11 @@ class Normalize:
 
 @dataclass(frozen=True)
 class Split:
-    """A text's parts."""
+    """A text's parts; with `pair` each is followed by it and a weight: `red:0.5`."""
 
     of: Source
     delimiter: str
+    pair: str = ""
 
 
 @dataclass(frozen=True)

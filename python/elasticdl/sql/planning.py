@@ -240,7 +240,7 @@ class _Planner:
             name = getattr(split, word)
             if not name:
                 continue
-            found = self._preview.schema.find(name)
+            found = self._preview.schema.named(name)
             if found is None:
                 hint = did_you_mean(name, self._preview.schema.names)
                 at = at_attribute(self._statement, f"validation.{word}")

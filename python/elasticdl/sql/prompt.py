@@ -14,6 +14,7 @@ from typing import Any
 from elasticdl.errors import ElasticDLError
 from elasticdl.sql import planning, signatures
 from elasticdl.sql.attributes import FAMILIES
+from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.models import MODELS, SYNONYMS
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.running.statements import run_one
@@ -110,6 +111,10 @@ def _asking(session: Session, history: Path, io: dict[str, Any]) -> Any:
             for one in suggestions(word, _models(session)):
                 yield Completion(one, start_position=-len(word))
 
+    class Lines(FileHistory):
+        def store_string(self, string: str) -> None:
+            super().store_string(without_secret(string))
+
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -123,7 +128,7 @@ def _asking(session: Session, history: Path, io: dict[str, Any]) -> Any:
     kept: Any = InMemoryHistory()
     with contextlib.suppress(OSError):  # a home that cannot be written keeps none
         history.parent.mkdir(parents=True, exist_ok=True)
-        kept = FileHistory(str(history))
+        kept = Lines(str(history))
     return PromptSession(
         "sql> ",
         multiline=True,

@@ -14,6 +14,8 @@ moment it has its model.json, which is written last. Called by `sql.running` and
         checkpoints/      the last checkpoint
         export/           the model for serving
         data/             shards and vocabularies; shards of the newest version alone
+    <root>/.dropped/<name>@<version>
+        says, empty, that the numbers up to this one are used up
     <root>/<name>/.runs/<job>/
         a version that a job in a cluster makes: its paths are in the job's values file
         before anybody knows the number, which is then a link to it. It counts once the
@@ -49,6 +51,7 @@ from elasticdl.sql.plan import (
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_])?")
 _MODEL_FILE = "model.json"
 RUNS = ".runs"
+_DROPPED = ".dropped"
 
 
 @dataclass(frozen=True)
@@ -242,6 +245,8 @@ class Registry:
     ) -> ModelVersion:
         """Make the folder of the next number, which nobody else has then."""
         taken = [int(p.name) for p in place.iterdir() if p.name.isdecimal()]
+        # Looked at last: a version that is dropped meanwhile is here before it goes.
+        taken += self._dropped(name)
         number = max(taken, default=0) + 1
         while True:
             try:
@@ -255,6 +260,7 @@ class Registry:
         """Remove a version, or with a bare name all of them; return which."""
         one = self.find(reference)
         gone = [one] if "@" in reference else self.versions(one.name)
+        self._use_up(gone[-1])
         for version in gone:
             if version.folder.is_symlink():
                 there = version.folder.resolve()
@@ -266,6 +272,20 @@ class Registry:
             shutil.rmtree(aside)
         _remove_empty(self.root / one.name / RUNS, self.root / one.name)
         return gone
+
+    def _dropped(self, name: str) -> list[int]:
+        """Return numbers that a name had once; the largest are enough."""
+        found = (self.root / _DROPPED).glob(f"{name}@*")
+        return [int(path.name.rpartition("@")[2]) for path in found]
+
+    def _use_up(self, version: ModelVersion) -> None:
+        """Note that a number is never given again."""
+        place = self.root / _DROPPED
+        place.mkdir(exist_ok=True)
+        (place / version.reference).touch()
+        for number in self._dropped(version.name):
+            if number < version.version:
+                (place / f"{version.name}@{number}").unlink(missing_ok=True)
 
 
 def _remove_empty(*folders: Path) -> None:

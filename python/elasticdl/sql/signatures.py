@@ -52,6 +52,10 @@ _ALL = (
     Signature("DENSE", ("x",), ("shape", "delimiter", "dtype"), "DENSE(x)"),
     Signature("SPARSE", ("x", "buckets"), ("delimiter",), "SPARSE(x, buckets, ',')"),
     Signature(
+        "WEIGHTED_CATEGORY", ("x", "buckets"), ("delimiter", "pair"),
+        "WEIGHTED_CATEGORY(x, buckets, ',', ':')",
+    ),
+    Signature(
         "SEQ_CATEGORY_ID", ("x", "buckets"), ("delimiter",),
         "SEQ_CATEGORY_ID(x, buckets, ',')",
     ),
@@ -67,7 +71,6 @@ SYNONYMS = {
     "NUMERIC": "DENSE",
 }
 REFUSED = {
-    "WEIGHTED_CATEGORY": "a weight for each value is not supported; use SPLIT(x, ',')",
     "COMBINE": "entries of one group are combined anyway; take it away",
 }
 _ARGUMENT_SYNONYMS = {
@@ -78,6 +81,7 @@ _ARGUMENT_SYNONYMS = {
     "hash_bucket_size": "buckets",
     "vocabulary_size": "max_size",
     "delim": "delimiter",
+    "delim_kv": "pair",
     "separator": "delimiter",
 }
 

@@ -1,13 +1,16 @@
 """What tests of whole SQL statements share: a table, and jobs that can be hurt."""
 
+import importlib.util
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from elasticdl.data.making.employee import employees
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
+from elasticdl.sql.plan import Generated
 from elasticdl.sql.running.session import Answer, Session
 from elasticdl.sql.running.statements import run
 from elasticdl.testing.job import JobUnderTest
@@ -75,3 +78,18 @@ def run_all(session: Session, text: str) -> list[Answer]:
 
 def query(session: Session, text: str) -> tuple[tuple[object, ...], ...]:
     return session.source.execute(text, most_rows=100_000).rows
+
+
+def loaded(made: Generated, folder: Path) -> Any:
+    """Return a generated module, written into a folder and imported."""
+    for name, text in {made.module_path: made.module, **made.files}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    name = f"generated_{Path(made.module_path).stem}"
+    spec = importlib.util.spec_from_file_location(name, folder / made.module_path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

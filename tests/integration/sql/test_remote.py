@@ -4,6 +4,7 @@ The user's side never opens the source: it is in the environment of jobs and ste
 """
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ import pytest
 from elasticdl.errors import ElasticDLError, JobError
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import dump_values
 from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import Registry
 from elasticdl.sql.remote.flow import Remote
@@ -23,6 +25,7 @@ from elasticdl.sql.running.session import Session, Table, Told
 from tests.integration.sql.chain import Runner, run_all, write_sqlite
 
 ROWS = 3000
+MANY = 200_000
 SECRET = "s3cr3t"
 
 
@@ -150,6 +153,37 @@ def test_the_url_is_in_no_file(volume):
     for file in volume.rglob("*"):
         if file.is_file() and SECRET not in file.name:
             assert SECRET.encode() not in file.read_bytes(), file
+
+
+def test_a_large_vocabulary_is_a_file_on_the_volume(session, volume):
+    """It is in no values file, and so in no ConfigMap, whoever reads it."""
+    with sqlite3.connect(volume / f"{SECRET}.sqlite") as connection:
+        connection.execute("CREATE TABLE visits (page TEXT, member INTEGER, y REAL)")
+        rows = ((f"page {i} of many", 7 * i, i % 2) for i in range(MANY))
+        connection.executemany("INSERT INTO visits VALUES (?, ?, ?)", rows)
+    connection.close()
+    sizes = []
+    run_job = session.elsewhere.place.run_job
+
+    def measured(values):
+        sizes.append(len(dump_values(values)))
+        return run_job(values)
+
+    session.elsewhere.place.run_job = measured
+    predict = "SELECT * FROM visits LIMIT 900 TO PREDICT seen USING visits"
+    told = run_all(
+        session,
+        "SELECT * FROM visits TO TRAIN LinearClassifier WITH train.epoch = 1, "
+        "train.batch_size = 2048, validation.fraction = 0 COLUMN "
+        "VOCABULARIZE(page), VOCABULARIZE(member) LABEL y INTO visits;"
+        f"{predict}; SELECT count(*) AS n FROM seen",
+    )
+    assert told[-1].rows == ((900,),)
+    assert max(sizes) < 20_000
+    folder = Registry(volume / "models").find("visits").folder
+    files = sorted((folder / "data" / "vocabularies").iterdir())
+    lines = [len(path.read_text().splitlines()) for path in files]
+    assert lines == [MANY, MANY]
 
 
 def test_a_dropped_model_is_gone_with_its_run(session, volume):

@@ -19,6 +19,7 @@ GOOD: list[tuple[str, str, tuple[str, ...]]] = [
     ("Train", "SELECT * FROM 'x.csv'¦ LABEL income INTO m", ALL),
     ("Train", "SELECT *\nFROM t\nWHERE a > 1¦\nLABEL income\nINTO m\n;\n", ALL),
     ("Train", "SELECT * FROM t x¦ LABEL x.income INTO m", ALL),
+    ("Train", "SELECT * FROM db.t¦ LABEL db.t.income INTO m", ALL),
     ("Train", "SELECT * FROM t¦ LABEL income INTO m WITH train.epoch = 2", ALL),
     ("Train", "SELECT * FROM t¦ LABEL income INTO m COLUMN a, b", ALL),
     ("Train", "SELECT * FROM t label¦ LABEL label INTO m", ALL),
@@ -168,6 +169,19 @@ GOOD: list[tuple[str, str, tuple[str, ...]]] = [
         "CREATE TRIGGER r AFTER INSERT ON t BEGIN UPDATE t SET a = 1; END",
         ("sqlite",),
     ),
+    (
+        "Plain",
+        "CREATE PROCEDURE p(a INT) BEGIN DECLARE x INT; IF a > 1 THEN SET x = 1; "
+        "END IF; WHILE x < 3 DO SET x = x + 1; END WHILE; SELECT CASE x WHEN 1 THEN 2 "
+        "END; CASE a WHEN 1 THEN SELECT 1; END CASE; BEGIN END; BEGIN SELECT 2; END; "
+        "l: LOOP LEAVE l; END LOOP l; END",
+        ("mysql",),
+    ),
+    (
+        "Plain",
+        "BEGIN NOT ATOMIC IF 1 THEN SELECT 1; END IF; SELECT 2; END",
+        ("mysql",),
+    ),
 ]  # fmt: skip
 
 _T = "SELECT * FROM t TO TRAIN DNNClassifier "
@@ -249,6 +263,20 @@ BAD: list[tuple[str, str]] = [
     (_T + "WITH job.worker.replicas = ¦'two' LABEL y INTO m", "a whole number"),
     (_T + "WITH ¦job.data.training = 'x' LABEL y INTO m", "take it out"),
     (_T + "WITH ¦foo = 'x' LABEL y INTO m", "there is no attribute `foo`"),
+    (_T + "WITH ¦job = 3 LABEL y INTO m", "a name behind it: job.worker.replicas"),
+    (_T + "WITH ¦model = 3 LABEL y INTO m", "a name behind it: model.hidden_units"),
+    (_T + "WITH train.epoch = 1, ¦train.epochs = 2 LABEL y INTO m",
+     "says what `train.epoch` says already (line 1, column 45)"),
+    (_T + "WITH engine.num_epochs = 1, ¦job.training.epochs = 2 LABEL y INTO m",
+     "says what `engine.num_epochs` says already"),
+    (_T + "WITH train.batch_size = 1, ¦engine.minibatch_size = 2 LABEL y INTO m",
+     "says what `train.batch_size` says already"),
+    (_T + "WITH engine.num_workers = 1, ¦job.worker.replicas = 2 LABEL y INTO m",
+     "says what `engine.num_workers` says already"),
+    (_T + "WITH optimizer = adam, ¦model.optimizer = sgd LABEL y INTO m",
+     "says what `optimizer` says already"),
+    (_T + "WITH model.n_classes = 2, ¦model.num_classes = 3 LABEL y INTO m",
+     "says what `model.n_classes` says already"),
     # COLUMN.
     (_T + "COLUMN ¦EMBEDDNG(a, 3) LABEL y INTO m", "did you mean `EMBEDDING`?"),
     (_T + "COLUMN ¦EMBEDDING(a) LABEL y INTO m", "EMBEDDING needs `dim`"),
@@ -260,9 +288,15 @@ BAD: list[tuple[str, str]] = [
     (_T + "COLUMN EMBEDDING(¦STANDARDIZE(a), 3) LABEL y INTO m", "takes a category"),
     (_T + "COLUMN BUCKETIZE(a, [1, ¦1]) LABEL y INTO m", "boundaries ascend"),
     (_T + "COLUMN BUCKETIZE(a, [1], num_buckets=¦3) LABEL y INTO m", "not both"),
+    (_T + "COLUMN BUCKETIZE(a, 100), BUCKETIZE(a, 10), BUCKETIZE(LOG(a), 997), "
+     "BUCKETIZE(a, ¦997), BUCKETIZE(b, 997) LABEL y INTO m",
+     "takes 99,700 quantiles, of 10,000 at most"),
+    (_T + "COLUMN BUCKETIZE(a, num_buckets=¦10001) LABEL y INTO m", "10,000 buckets"),
     (_T + "COLUMN CROSS(¦[a], 10) LABEL y INTO m", "two or more"),
     (_T + "COLUMN ¦CONCAT(a) LABEL y INTO m", "two or more"),
     (_T + "COLUMN ¦SPARSE(a) LABEL y INTO m", "needs `buckets`"),
+    (_T + "COLUMN ¦WEIGHTED_CATEGORY(a) LABEL y INTO m", "needs `buckets`"),
+    (_T + "COLUMN WEIGHTED_CATEGORY(a, 9, ':', ¦':') LABEL y INTO m", "is between"),
     (_T + "COLUMN ¦[a, b] LABEL y INTO m", "is no column"),
     (_T + "COLUMN ¦3 LABEL y INTO m", "is no column"),
     (_T + "COLUMN *, ¦* LABEL y INTO m", "* is there twice"),

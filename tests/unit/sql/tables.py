@@ -178,6 +178,7 @@ SAMPLES = {
         "COLUMN CONCAT(city, BUCKETIZE(age, 4)) AS g, EMBEDDING(g, 6),\n"
         '       NULL_INDICATOR(city), NULL_INDICATOR("hours per week"),\n'
         "       INDICATOR(SPLIT(skills)), SEQ_CATEGORY_ID(skills, 20), LOG(user_id),\n"
+        "       EMBEDDING(WEIGHTED_CATEGORY(skills, 20), 4, 'sqrtn'),\n"
         "       NULL_INDICATOR(user_id), HASH(user_id, 10) LABEL grade INTO cross"
     ),
     "linear": (

@@ -135,6 +135,14 @@ def test_attributes_become_fields_of_the_values_file() -> None:
         ("COLUMN HASH(pay, 3) LABEL income INTO m", "put BUCKETIZE around a number"),
         ("COLUMN EMBEDDING(pay, 3) LABEL income INTO m", "put BUCKETIZE around"),
         ("COLUMN SPLIT(age) LABEL income INTO m", "SPLIT takes text"),
+        (
+            "COLUMN WEIGHTED_CATEGORY(age, 3) LABEL income INTO m",
+            "takes text, as",
+        ),
+        (
+            "COLUMN CROSS([age, WEIGHTED_CATEGORY(city, 3)], 9) LABEL income INTO m",
+            "one value a row",
+        ),
         ("COLUMN CATEGORY_ID(city, 3) LABEL income INTO m", "takes integers"),
         ("LABEL pay INTO m", "use DNNRegressor"),
         (
@@ -153,6 +161,27 @@ def test_what_does_not_fit_the_table_is_refused(clauses: str, message: str) -> N
 def test_mistakes_of_label_and_columns_are_told_together() -> None:
     told = _told(_T + "COLUMN agee, HASH(pay, 3) LABEL incom INTO m")
     assert len(told) == 3
+
+
+def test_columns_may_be_named_with_their_table() -> None:
+    plan = tables.plan(
+        "SELECT * FROM t TO TRAIN DNNClassifier WITH validation.key = t.user_id "
+        'COLUMN db.t.age, CROSS([t.city, t.married], 10), "t"."hours per week" '
+        "LABEL t.income INTO m"
+    )
+    assert plan.label.column == "income"
+    assert plan.split.key == "user_id"
+    columns = {column.column for column in plan.columns}
+    assert columns == {"age", "city", "married", "hours per week"}
+
+
+@pytest.mark.parametrize("name", ["num_classes", "n_classes"])
+def test_a_wrong_number_of_classes_has_its_caret_under_the_number(name: str) -> None:
+    text = f"{_T}WITH model.{name} = 5 LABEL income INTO m"
+    with pytest.raises(StatementError) as caught:
+        tables.plan(text)
+    (problem,) = caught.value.problems
+    assert text[problem.at.offset :].startswith("5 LABEL")
 
 
 def test_a_text_label_is_none_for_a_regressor() -> None:

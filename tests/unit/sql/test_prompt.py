@@ -48,6 +48,14 @@ def test_a_statement_runs_at_its_semicolon_and_exit_leaves(tmp_path: Path) -> No
     assert "SELECT 1 AS a," in (tmp_path / "history").read_text(encoding="utf-8")
 
 
+def test_no_password_is_kept_in_the_history(tmp_path: Path) -> None:
+    (answer,) = _asked(tmp_path, "SELECT 'x://u:p@ s w@h' AS a;\rexit\r")
+    assert isinstance(answer, Table)
+    assert answer.rows == (("x://u:p@ s w@h",),)
+    kept = (tmp_path / "history").read_text(encoding="utf-8")
+    assert "SELECT 'x://u:***@h' AS a;" in kept
+
+
 def test_an_empty_line_ends_a_statement_too(tmp_path: Path) -> None:
     (answer,) = _asked(tmp_path, "SELECT 1 AS a\r\rexit\r")
     assert isinstance(answer, Table)

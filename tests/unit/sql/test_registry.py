@@ -25,6 +25,26 @@ def test_a_version_that_is_trained_outlives_the_drop_of_all_others(
     assert not (tmp_path / "m").exists()
 
 
+def _added(registry: Registry, name: str = "m") -> str:
+    with registry.adding(name) as version:
+        write_description(version, _ABOUT)
+    return version.reference
+
+
+def test_the_number_of_a_dropped_version_never_comes_back(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    assert [_added(registry) for _ in range(3)] == ["m@1", "m@2", "m@3"]
+    registry.drop("m@3")
+    registry.drop("m@1")
+    assert _added(registry) == "m@4"
+    registry.drop("m")
+    assert registry.names() == []
+    assert _added(registry) == "m@5"
+    assert registry.run("m", "job").version == 6
+    assert _added(registry, "m-2") == "m-2@1"
+    assert len(list((tmp_path / ".dropped").iterdir())) == 1
+
+
 def test_a_version_that_is_trained_outlives_a_run_that_failed(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     registry.run("m", "job")

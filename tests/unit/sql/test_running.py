@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError, SpecError
 from elasticdl.sql import planning
-from elasticdl.sql.data import shards
+from elasticdl.sql.data import results, shards
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import (
     ColumnPlan,
@@ -23,7 +24,7 @@ from elasticdl.sql.plan import (
     Stored,
 )
 from elasticdl.sql.registry import Description, ModelVersion, Registry
-from elasticdl.sql.running import evaluate, explain, gradients
+from elasticdl.sql.running import evaluate, explain, gradients, predict
 from elasticdl.sql.running.session import Bars, Session
 from elasticdl.sql.running.staging import stage
 from elasticdl.sql.running.train import prepare
@@ -142,3 +143,48 @@ def test_a_label_of_one_value_in_many_rows_is_refused(
     text = "SELECT i AS x, 'a' AS y FROM range(12000) t(i) LABEL y INTO m"
     with pytest.raises(DataError, match="one value alone"):
         _train(session, text, tmp_path)
+
+
+def test_a_label_may_be_named_with_its_table(session: Session, tmp_path: Path) -> None:
+    rows = "SELECT i AS x, i % 2 AS y FROM range(9) t(i)"
+    statement = _read(f"{rows} TO EVALUATE m LABEL t.y")
+    assert evaluate.prepare(session, statement, _about("x"), tmp_path) == 9
+
+
+def test_a_prediction_may_be_called_probability(tmp_path: Path) -> None:
+    names = results.names_beside(("x", "prediction"), "probability")
+    assert names == results.Names("probability", "probability_2")
+    assert results.names_beside(("Prediction",)) == results.Names("prediction_2")
+
+
+def test_a_column_that_would_come_back_as_another_type_is_refused(
+    session: Session, tmp_path: Path
+) -> None:
+    text = (
+        "SELECT 1.5 AS x, union_value(n := 2) AS u, [union_value(n := 2)] AS v "
+        "TO PREDICT t USING m"
+    )
+    with pytest.raises(SpecError, match=r"`u` is a UNION.*`v` is a UNION.*leave it"):
+        predict.prepare(session, _read(text), _about("x"), tmp_path)
+    assert not (tmp_path / "rows.parquet").exists()
+
+
+def test_a_column_may_have_the_name_of_the_engines_own(
+    session: Session, tmp_path: Path
+) -> None:
+    names = ("file_row_number", "record", "source", "filename", "file_index")
+    listed = ", ".join(f"i * {k} AS {name}" for k, name in enumerate(names, 1))
+    text = f"SELECT {listed} FROM range(5) t(i) TO PREDICT out USING m"
+    statement = _read(text)
+    label = LabelPlan("y", Kind.NUMBER, Head.NUMBER)
+    about = replace(_about("record"), label=label)
+    assert predict.prepare(session, statement, about, tmp_path) == 5
+    (tmp_path / "outputs").mkdir()
+    table = pa.table({"record": range(5), "prediction": [i / 2 for i in range(5)]})
+    pq.write_table(table, tmp_path / "outputs" / "part-0.parquet")
+    predict.finish(session, statement, about, tmp_path, {})
+    found = session.source.execute("SELECT * FROM out", most_rows=9)
+    assert found.names == (*names, "prediction")
+    assert sorted(found.rows) == [
+        (*(i * k for k in range(1, 6)), i / 2) for i in range(5)
+    ]

@@ -19,17 +19,20 @@ from typing import Any
 from elasticdl.errors import DataError
 from elasticdl.sql.data import types
 from elasticdl.sql.data.source import (
+    NO_COLUMNS,
     Answer,
     failed,
+    identifier,
     literal,
     one_line,
     quoted,
     schema_or_none,
 )
-from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
+from elasticdl.sql.plan import PREVIEW_ROWS, Column, Kind, Preview, Schema
 
 # Of the engine alone. A process has about 0.5 GiB beside it.
 MEMORY_LIMIT = "600MiB"
+_UNTYPED = '"NULL"'  # The type of a column without a value.
 _STAGED_ROWS = 61_440  # Of a row group of staged rows: read again as a whole.
 
 
@@ -58,7 +61,10 @@ def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) 
     if spill is not None:
         config["temp_directory"] = str(spill / "spill")
     try:
-        return duckdb.connect(path or ":memory:", config=config)
+        connection = duckdb.connect(path or ":memory:", config=config)
+        # It is on without a script (python -c, notebooks), and writes to stdout.
+        connection.execute("SET enable_progress_bar = false")
+        return connection
     except duckdb.Error as error:
         raise failed(error, doing=f"{path}: cannot be opened") from error
 
@@ -131,7 +137,7 @@ class Embedded:
         rows = tuple(map(tuple, found))
         return Answer(names, rows[:most_rows], len(rows) > most_rows)
 
-    def put_table(self, name: str, parquet: Path) -> int:
+    def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         aside = f"{name.rpartition('.')[2]}_{secrets.token_hex(4)}"
         last = quoted(name.rpartition(".")[2])
         place = f"{quoted(name.rpartition('.')[0])}." if "." in name else ""
@@ -139,10 +145,10 @@ class Embedded:
         run = self.connection.execute
         try:
             run("BEGIN")
-            run(
-                f"CREATE TABLE {place}{quoted(aside)} AS SELECT * FROM "
-                f"read_parquet({literal(str(parquet))})"
-            )
+            rows = f"read_parquet({literal(str(parquet))})"
+            found = run(f"DESCRIBE SELECT * FROM {rows}").fetchall()
+            columns = ", ".join(_as_it_came(one[0], one[1], came) for one in found)
+            run(f"CREATE TABLE {place}{quoted(aside)} AS SELECT {columns} FROM {rows}")
             run(f"DROP TABLE IF EXISTS {place}{last}")
             run(f"ALTER TABLE {place}{quoted(aside)} RENAME TO {last}")
             run("COMMIT")
@@ -161,6 +167,15 @@ class Embedded:
 
     def close(self) -> None:
         self.connection.close()
+
+
+def _as_it_came(name: str, stored: str, came: Schema) -> str:
+    """Return a column of a Parquet file in the type that it had in the query."""
+    column = identifier(name)
+    stated = next((one.stated for one in came.columns if one.name == name), "")
+    if stated in ("", stored, _UNTYPED):
+        return column
+    return f"CAST({column} AS {stated}) AS {column}"
 
 
 @dataclass(frozen=True)
@@ -188,10 +203,33 @@ class EmbeddedRows:
         )
 
     def write(self, path: Path) -> int:
-        self.relation.write_parquet(
+        kept = [one for one in map(_kept, self.schema.columns) if one]
+        relation = self.relation
+        if kept:
+            relation = relation.project(f"* REPLACE ({', '.join(kept)})")
+        relation.write_parquet(
             str(path), compression="lz4_raw", row_group_size=_STAGED_ROWS
         )
         return count_rows(path)
+
+
+def _kept(column: Column) -> str:
+    """Return a column as a type that Parquet has; "" where it is one already."""
+    kind = types.staged_duckdb(column.stated)
+    if not kind:
+        return ""
+    name = identifier(column.name)
+    value = f"CAST({name} AS {kind})"
+    if column.kind is Kind.NUMBER:
+        got = literal(f"column `{column.name}`: got ")
+        expected = literal(
+            ", expected at most 38 digits; CAST it to DOUBLE or VARCHAR in the SELECT"
+        )
+        value = (
+            f"CASE WHEN {name} IS NOT NULL AND TRY_CAST({name} AS {kind}) IS NULL THEN "
+            f"error({got} || CAST({name} AS VARCHAR) || {expected}) ELSE {value} END"
+        )
+    return f"{value} AS {name}"
 
 
 def count_rows(path: Path) -> int:

@@ -9,6 +9,7 @@ file says which rows it has by number. So each row is there exactly once, withou
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,16 +35,17 @@ def names_beside(columns: tuple[str, ...], wanted: str = "") -> Names:
     """Return names that no column of the query has."""
     there = {name.lower() for name in columns}
 
-    def free(name: str) -> str:
-        number = 1
-        chosen = name
-        while chosen.lower() in there:
-            number += 1
-            chosen = f"{name}_{number}"
-        return chosen
+    prediction = wanted or _free(PREDICTION, there)
+    return Names(prediction, _free(PROBABILITY, there | {prediction.lower()}))
 
-    prediction = wanted or free(PREDICTION)
-    return Names(prediction, free(PROBABILITY))
+
+def _free(name: str, there: Collection[str]) -> str:
+    """Return a name that is not there yet."""
+    chosen, number = name, 1
+    while chosen.lower() in there:
+        number += 1
+        chosen = f"{name}_{number}"
+    return chosen
 
 
 def join(
@@ -56,13 +58,15 @@ def join(
     files = literal(str(parts / "part-*.parquet"))
     kept = [c for c in staged.schema.names if c.lower() != names.prediction.lower()]
     columns = [f"r.{identifier(c)}" for c in kept] + _answers(label, names)
-    rows = f"read_parquet({literal(str(staged.path))}, file_row_number=true)"
+    # Counted here: the file's own count has a name that a column may have, too.
+    place = identifier(_free("row", {name.lower() for name in staged.schema.names}))
+    rows = f"(SELECT *, row_number() OVER () - 1 AS {place} FROM {staged.relation})"
     with embedded.working(out.parent) as connection:
         _check(connection, files, staged.num_rows)
         connection.execute(
             f"COPY (SELECT {', '.join(columns)} FROM {rows} AS r JOIN "
-            f"read_parquet({files}) AS p ON p.record = r.file_row_number "
-            f"ORDER BY r.file_row_number) TO {literal(str(out))} (FORMAT parquet)"
+            f"read_parquet({files}) AS p ON p.record = r.{place} "
+            f"ORDER BY r.{place}) TO {literal(str(out))} (FORMAT parquet)"
         )
     return embedded.count_rows(out)
 

@@ -1,8 +1,8 @@
 """Databases that SQLAlchemy reaches: SQLite, MySQL, MariaDB, PostgreSQL and others.
 
-Owns cursors on the server's side, rows in batches of Arrow, and tables written back.
-Called by `source`. Types are those of the values that drivers return (`types`), as few
-drivers agree in how they name them.
+Owns cursors on the server's side, rows in batches of Arrow, and tables put in place;
+what their columns are is in `tables`. Called by `source`. Types are those of the values
+that drivers return (`types`), as few drivers agree in how they name them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import DataError
-from elasticdl.sql.data import types
-from elasticdl.sql.data.source import Answer, failed, one_line, schema_or_none
+from elasticdl.sql.data import tables, types
+from elasticdl.sql.data.source import (
+    NO_COLUMNS,
+    Answer,
+    failed,
+    one_line,
+    schema_or_none,
+)
 from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
 
 _BATCH_ROWS = 8192  # Rows on their way: a few MB, whatever the table's size.
-_INSERT_ROWS = 2000
 # What a URL names alone, where SQLAlchemy would look for a driver nobody installs.
 _DRIVERS = {
     "mysql": "mysql+pymysql",
@@ -119,19 +124,19 @@ class Server:
             raise DataError(one_line(_original(error), self.secret)) from None
         return Answer(names, rows[:most_rows], len(rows) > most_rows)
 
-    def put_table(self, name: str, parquet: Path) -> int:
+    def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         from sqlalchemy import MetaData, Table, exc
 
+        del came  # A driver's values say it.
         schema, _, last = name.rpartition(".")
         aside = f"{last[:40]}_{secrets.token_hex(4)}"
-        table = Table(
-            aside, MetaData(), *_columns(parquet), schema=schema or None
-        )  # fmt: skip
+        columns = tables.columns(parquet, self.engine)
+        table = Table(aside, MetaData(), *columns, schema=schema or None)
         written = 0
         try:
             with self._engine.begin() as connection:
                 table.create(connection)
-                for batch in _batches(parquet):
+                for batch in tables.batches(parquet, self.engine):
                     connection.execute(table.insert(), batch)
                     written += len(batch)
                 for statement in self._swap(aside, last, schema):
@@ -147,10 +152,15 @@ class Server:
         mark = self._engine.dialect.identifier_preparer.quote_identifier
         place = f"{mark(schema)}." if schema else ""
         new, there = place + mark(aside), place + mark(name)
-        if self.engine not in ("mysql", "mariadb"):
+        if self.engine not in tables.MYSQL:
             # MySQL alone renames two tables in one step and has no transaction here.
             renamed = f"ALTER TABLE {new} RENAME TO {mark(name)}"
-            return [f"DROP TABLE IF EXISTS {there}", renamed]
+            swap = [f"DROP TABLE IF EXISTS {there}", renamed]
+            if self.engine != "sqlite":
+                return swap
+            # Else it refuses while a view names the table that is just away.
+            rule = "PRAGMA legacy_alter_table"
+            return [f"{rule}=ON", *swap, f"{rule}=OFF"]
         old = place + mark(f"{aside}_old")
         return [
             f"CREATE TABLE IF NOT EXISTS {there} LIKE {new}",
@@ -255,46 +265,3 @@ def _shown(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str | list):
         return value
     return float(value) if types.kind_of(value) is Kind.NUMBER else value
-
-
-def _columns(parquet_file: Path) -> list[Any]:
-    import pyarrow as pa
-    import sqlalchemy as sa
-    from pyarrow import parquet
-
-    def kind(arrow: Any) -> Any:
-        of = pa.types
-        if of.is_boolean(arrow):
-            return sa.Boolean()
-        if of.is_integer(arrow):
-            return sa.BigInteger()
-        if of.is_floating(arrow) or of.is_decimal(arrow):
-            return sa.Double()
-        if of.is_timestamp(arrow):
-            return sa.DateTime(timezone=arrow.tz is not None)
-        if of.is_date(arrow):
-            return sa.Date()
-        return sa.Time() if of.is_time(arrow) else sa.Text()
-
-    schema = parquet.read_schema(parquet_file)
-    return [sa.Column(one.name, kind(one.type)) for one in schema]
-
-
-def _batches(parquet_file: Path) -> Iterator[list[dict[str, Any]]]:
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(parquet_file) as file:
-        for batch in file.iter_batches(_INSERT_ROWS):
-            yield [{k: _given(v) for k, v in row.items()} for row in batch.to_pylist()]
-
-
-def _given(value: Any) -> Any:
-    """Return a value as drivers take it: lists and intervals as text."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    kind = types.kind_of(value)
-    if kind is Kind.NUMBER:
-        return float(value)
-    if kind in (Kind.ARRAY, Kind.OTHER) or type(value).__name__ == ("timedelta"):
-        return types.text_of(value)
-    return value

@@ -31,6 +31,7 @@ from elasticdl.sql.plan import (
 
 ROW_GROUP = 4096  # The engine makes none below 2,048; a task reads whole ones.
 _GROUPS_IN_FILE = 256  # About a million rows, so that footers stay small.
+_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?"
 _MOST_CLASSES = 10_000
 _NULLS = {
     Stored.FLOAT: "'nan'::FLOAT",
@@ -174,25 +175,42 @@ def settled(plan: ColumnPlan, schema: Schema) -> str:
     null = _NULLS[plan.stored]
     kind = _TYPES[plan.stored]
     if not plan.longest:
-        return (
-            f"{_settled_value(name, plan.stored, column)} AS {identifier(plan.feature)}"
-        )
-    values = (
-        f"list_transform(coalesce({name}, []), lambda v: "
-        f"coalesce(CAST(v AS {kind}), {null}))"
-    )
+        value = _settled_value(name, plan.stored, column)
+        if plan.pair:
+            value = _with_weights(name, value, plan)
+        return f"{value} AS {identifier(plan.feature)}"
+    value = _settled_value("v", plan.stored, column)
+    values = f"list_transform(coalesce({name}, []), lambda v: {value})"
     padded = f"list_resize({values}, {plan.longest}, {null})"
     return f"CAST({padded} AS {kind}[{plan.longest}]) AS {identifier(plan.feature)}"
 
 
+def _with_weights(name: str, value: str, plan: ColumnPlan) -> str:
+    """Return a text whose parts have weights; an error where one is no number."""
+    sign = literal(plan.pair)
+    behind = f"substr(v, instr(v, {sign}) + {len(plan.pair)})"
+    wrong = (
+        f"list_filter(string_split({name}, {literal(plan.delimiter)}), lambda v: "
+        f"instr(v, {sign}) > 0 AND NOT regexp_full_match({behind}, {literal(_NUMBER)}))"
+    )
+    got = literal(f"column `{plan.column}`: got ")
+    expected = literal(f", expected a number behind `{plan.pair}`, as red:0.5")
+    return (
+        f"CASE WHEN len({wrong}) > 0 THEN error({got} || {wrong}[1] || {expected}) "
+        f"ELSE {value} END"
+    )
+
+
 def _settled_value(name: str, stored: Stored, column: Column | None) -> str:
+    """Return a value, also one of an array, without NULL."""
     value = f"CAST({name} AS {_TYPES[stored]})"
-    if column is not None and (stored, column.kind) == (Stored.INTEGER, Kind.NUMBER):
+    numbers = column is not None and Kind.NUMBER in (column.kind, column.item)
+    if column is not None and numbers and stored is Stored.INTEGER:
         got = literal(f"column `{column.name}`: got ")
         expected = literal(", expected whole numbers, as the model was trained with")
         value = (
-            f"CASE WHEN isnan(CAST({name} AS DOUBLE)) THEN NULL "
-            f"WHEN trunc({name}) <> {name} "
+            f"CASE WHEN {name} IS NULL OR isnan(CAST({name} AS DOUBLE)) THEN NULL "
+            f"WHEN TRY_CAST({name} AS BIGINT) IS NULL OR trunc({name}) <> {name} "
             f"THEN error({got} || CAST({name} AS VARCHAR) || {expected}) "
             f"ELSE {value} END"
         )
@@ -235,24 +253,33 @@ def _refuse_infinite(
 ) -> None:
     """Raise DataError for an infinity: the mean of its column would be none."""
     wanted = {c.column for c in columns if c.stored is Stored.FLOAT} | {label.column}
-    names = [
-        column.name
+    numbers = [
+        column
         for column in staged.schema.columns
-        if column.kind is Kind.NUMBER and column.name in wanted
+        if Kind.NUMBER in (column.kind, column.item) and column.name in wanted
     ]
-    if not names:
+    if not numbers:
         return
-    counts = ", ".join(
-        f"count_if(isinf(CAST({identifier(name)} AS DOUBLE)))" for name in names
-    )
+    counts = ", ".join(f"count_if({_is_infinite(column)})" for column in numbers)
     found = connection.execute(f"SELECT {counts} FROM {staged.relation}").fetchone()
-    for name, number in zip(names, found, strict=True):
+    for column, number in zip(numbers, found, strict=True):
         if number:
+            name = column.name
+            array = column.kind is Kind.ARRAY
             rows = "1 row" if number == 1 else f"{number:,} rows"
+            has = "has an infinite number in its array" if array else "is infinite"
+            where = "" if array else f": SELECT ... WHERE isfinite({name})"
             raise DataError(
-                f"column `{name}` is infinite in {rows}; leave them out: SELECT ... "
-                f"WHERE isfinite({name}), or make them NULL"
+                f"column `{name}` {has} in {rows}; leave them out{where}, or make "
+                "them NULL"
             )
+
+
+def _is_infinite(column: Column) -> str:
+    name = identifier(column.name)
+    if column.kind is not Kind.ARRAY:
+        return f"isinf(CAST({name} AS DOUBLE))"
+    return f"list_bool_or(list_transform({name}, lambda v: isinf(CAST(v AS DOUBLE))))"
 
 
 def _refuse_fractions(connection: Any, staged: Staged, label: LabelPlan) -> None:

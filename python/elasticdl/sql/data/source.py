@@ -7,7 +7,6 @@ embedded engine for files and databases of its own, SQLAlchemy for servers. Call
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,10 +14,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from elasticdl.errors import DataError
+from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.plan import Preview, Schema
 
 _DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db.duckdb")
 _SQLITE_ENDINGS = (".sqlite", ".sqlite3")
+NO_COLUMNS = Schema(())
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
@@ -67,10 +68,11 @@ class Source(Protocol):
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         """Run a statement of the engine's own language."""
 
-    def put_table(self, name: str, parquet: Path) -> int:
+    def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         """Make a table of a Parquet file's rows, in place of one of that name.
 
         It is built aside and put in place at the end, so that nobody sees half of it.
+        `came` is the query that gave some of the columns: they get its types.
         """
 
     def close(self) -> None:
@@ -122,15 +124,6 @@ def is_sqlite(path: Path) -> bool:
             return file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
     except OSError:
         return path.suffix in _SQLITE_ENDINGS
-
-
-def without_secret(text: str) -> str:
-    """Return a text in which no URL holds a user's password any more."""
-    text = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text)
-    # As drivers write it in their messages, and as parameters of a URL.
-    return re.sub(
-        r"(?i)\b(password|passwd|pwd)(\s*[=:]\s*)[^\s&;,)]+", r"\1\2***", text
-    )
 
 
 def one_line(error: BaseException, secret: str = "") -> str:

@@ -27,6 +27,8 @@ from elasticdl.sql.plan import (
 )
 
 INLINE_ENTRIES = 1000  # Larger vocabularies are files: a values file stays legible.
+# Of all others together, as a values file is a ConfigMap of at most 1 MiB.
+INLINE_BYTES = 2**18
 # Exact quantiles keep all values in memory; from here on a sketch does, of 1 % of rank.
 _EXACT_ROWS = 1_000_000
 _NAME_CHARACTERS = 40  # Of a column's name in a file's.
@@ -102,12 +104,14 @@ def measure(
     with embedded.working(shards.folder) as connection:
         rows = f"read_parquet({literal(str(shards.training / '*.parquet'))})"
         numbers = _numbers(connection, rows, asked, shards.num_training)
-        found = [
-            _with_vocabulary(
-                connection, rows, one, made, shards.folder / _file(made, at)
+        found: list[ColumnStatistics] = []
+        room = INLINE_BYTES
+        for at, (one, made) in enumerate(zip(asked, numbers, strict=True)):
+            place = shards.folder / _file(made, at)
+            found.append(
+                _with_vocabulary(connection, rows, one, made, place, room=room)
             )
-            for at, (one, made) in enumerate(zip(asked, numbers, strict=True))
-        ]
+            room -= _num_bytes(found[-1].vocabulary)
     found += [_of_label(n, shards) for n in classes]
     return Statistics(shards.num_training, tuple(found), shards.num_validation)
 
@@ -169,9 +173,21 @@ def _read(need: StatisticsNeeded, answer: Any, num_rows: int) -> ColumnStatistic
     )
 
 
+def _num_bytes(entries: tuple[Entry, ...]) -> int:
+    """Return about what a vocabulary takes in a values file."""
+    return sum(len(str(entry.value).encode()) + 1 for entry in entries)
+
+
 def _with_vocabulary(
-    connection: Any, rows: str, one: _Asked, made: ColumnStatistics, place: Path
+    connection: Any,
+    rows: str,
+    one: _Asked,
+    made: ColumnStatistics,
+    place: Path,
+    *,
+    room: int,
 ) -> ColumnStatistics:
+    """Add the vocabulary: inside if it has the room, else in a file."""
     need = one.need
     if not need.vocabulary:
         return made
@@ -186,7 +202,9 @@ def _with_vocabulary(
     found = connection.execute(query)
     first = found.fetchmany(INLINE_ENTRIES + 1)
     if len(first) <= INLINE_ENTRIES:
-        return _replaced(made, tuple(Entry(v, n) for v, n in first), "", len(first))
+        entries = tuple(Entry(v, n) for v, n in first)
+        if _num_bytes(entries) <= room:
+            return _replaced(made, entries, "", len(first))
     # What fills an array up is no value of it.
     nulls = 0 if one.column.longest else made.null_count
     written = replace(made, null_count=nulls)

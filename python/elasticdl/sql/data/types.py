@@ -13,7 +13,8 @@ Owns the table that docs/sql.md shows. Called by the sources. Must not open anyt
 | OTHER   | STRUCT, MAP, UNION, BLOB, BIT, JSON  | bytes, JSON, ranges            |
 
 UBIGINT and HUGEINT do not fit 64 signed bits, so they are numbers; as ids they need
-a CAST to VARCHAR.
+a CAST to VARCHAR. Parquet has no HUGEINT and no UNION: the one is staged as a decimal,
+the other cannot come back (`staged_duckdb`, `comes_back`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import decimal
+import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +37,11 @@ _INTEGERS = {
 _NUMBERS = {"FLOAT", "DOUBLE", "UBIGINT", "HUGEINT", "UHUGEINT", "BIGNUM"}
 _TEXTS = {"VARCHAR", "UUID", "CHAR", "TEXT", "STRING"}
 _TIMES = ("DATE", "TIME", "TIMESTAMP", "INTERVAL")
+_AS_DECIMAL = "DECIMAL(38,0)"
+# Names of fields and values of enums are in quotes, where these words mean nothing.
+_QUOTED_OR_HUGE = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(U?HUGEINT)\b|\b(UNION)\("""
+)
 
 # By the type of a value that a driver returned; bool comes before int, its parent.
 _OF_VALUES: tuple[tuple[type, Kind], ...] = (
@@ -50,6 +57,7 @@ _OF_VALUES: tuple[tuple[type, Kind], ...] = (
     (list, Kind.ARRAY),
     (tuple, Kind.ARRAY),
 )
+_BYTES = (bytes, bytearray, memoryview)
 LARGEST, SMALLEST = 2**63 - 1, -(2**63) + 1  # -2**63 stands for NULL
 
 
@@ -76,6 +84,25 @@ def _kind_of_duckdb(stated: str) -> Kind:
     if word in _TEXTS or word == "ENUM":
         return Kind.TEXT
     return Kind.TIME if word.startswith(_TIMES) else Kind.OTHER
+
+
+def staged_duckdb(stated: str) -> str:
+    """Return the type in which Parquet keeps all values of one; "" if it is that one.
+
+    Parquet makes doubles of HUGEINT, and moves the hour of a time with an offset.
+    """
+    if stated == "TIME WITH TIME ZONE":
+        return "VARCHAR"
+    made = _QUOTED_OR_HUGE.sub(
+        lambda found: _AS_DECIMAL if found[1] else found[0], stated
+    )
+    return made if made != stated else ""
+
+
+def comes_back(stated: str) -> bool:
+    """Whether a column of a type of DuckDB is the same behind Parquet and a CAST."""
+    words = (found[2] for found in _QUOTED_OR_HUGE.finditer(stated))
+    return not any(words)
 
 
 def of_values(name: str, values: Iterable[Any], stated: str = "") -> Column:
@@ -141,6 +168,9 @@ def arrow_type(pa: Any, column: Column, first: Sequence[Any] = ()) -> Any:
         return pa.list_(arrow_type(pa, Column(column.name, column.item)))
     if column.kind is Kind.TIME:
         return _arrow_time(pa, next((v for v in first if v is not None), None))
+    there = [v for v in first if v is not None]
+    if there and all(isinstance(v, _BYTES) for v in there):
+        return pa.binary()
     return {
         Kind.NUMBER: pa.float64(),
         Kind.INTEGER: pa.int64(),
@@ -166,16 +196,36 @@ def to_arrow(pa: Any, column: Column, values: Sequence[Any], kind: Any) -> Any:
     rows had.
     """
     # As they are first: to look at each value takes as long as all the rest.
-    for given in (values, _plain(column, values)):
+    binary = pa.types.is_binary(kind)
+    wrong = _converted_in_silence(column, values, kind=kind, pa=pa)
+    for given in () if wrong else (values, _plain(column, values)):
         with contextlib.suppress(*_refusals(pa)):
             return pa.array(given, kind)
-    if column.kind in (Kind.TEXT, Kind.OTHER):
+    if column.kind in (Kind.TEXT, Kind.OTHER) and not binary:
         return pa.array([None if v is None else text_of(v) for v in values], kind)
     odd = next(v for v in values if not _fits(pa, column, v, kind))
+    expected = "bytes" if binary else column.kind
+    if column.kind is Kind.ARRAY:
+        expected = f"array of {column.item}"
     raise DataError(
         f"column `{column.name}`: got {text_of(odd)[:60]!r} ({type(odd).__name__}), "
-        f"expected {column.kind} as in the rows before; CAST it in the SELECT"
+        f"expected {expected} as in the rows before; CAST it in the SELECT"
     )
+
+
+def _converted_in_silence(
+    column: Column, values: Sequence[Any], *, kind: Any, pa: Any
+) -> bool:
+    """Whether Arrow would cut a fraction off, or make bytes of a text."""
+    if pa.types.is_binary(kind):
+        return any(isinstance(v, str) for v in values)
+    if column.kind is Kind.ARRAY and column.item is Kind.INTEGER:
+        values = [item for one in values if one is not None for item in one]
+    elif column.kind is not Kind.INTEGER:
+        return False
+    if float not in set(map(type, values)):  # the quickest look at all of them
+        return False
+    return any(isinstance(v, float) and not v.is_integer() for v in values)
 
 
 def _refusals(pa: Any) -> tuple[type[Exception], ...]:
@@ -184,13 +234,21 @@ def _refusals(pa: Any) -> tuple[type[Exception], ...]:
 
 def _plain(column: Column, values: Sequence[Any]) -> Iterator[Any]:
     """Yield values as Arrow takes them: it makes no floats of decimals."""
-    numbers = column.kind is Kind.NUMBER
+    if Kind.NUMBER in (column.kind, column.item):
+        return map(_float, values)
+    return iter(values)
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_float(item) for item in value]
     # Not of text: Python reads '1_000' as a number, which no engine does.
-    plainly = int | decimal.Decimal
-    return (float(v) if numbers and isinstance(v, plainly) else v for v in values)
+    return float(value) if isinstance(value, int | decimal.Decimal) else value
 
 
 def _fits(pa: Any, column: Column, value: Any, kind: Any) -> bool:
+    if _converted_in_silence(column, [value], kind=kind, pa=pa):
+        return False
     try:
         pa.array(_plain(column, [value]), kind)
     except _refusals(pa):
@@ -206,7 +264,9 @@ def plain(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return a value of another kind as text, bytes as their hexadecimal digits."""
-    if isinstance(value, bytes | bytearray | memoryview):
+    """Return a value of another kind as text: bytes as their digits, JSON as such."""
+    if isinstance(value, _BYTES):
         return bytes(value).hex()
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)

@@ -27,6 +27,8 @@ _ENGINE = re.compile(
     "|RELEASE|RENAME|REPLACE|RESET|REVOKE|ROLLBACK|SAVEPOINT|SET|SHOW|START|SUMMARIZE"
     "|TRUNCATE|UNLOCK|UPDATE|USE|VACUUM"
 )
+_BODIES = ("TRIGGER", "PROCEDURE", "FUNCTION", "EVENT")
+_BLOCKS = ("IF", "LOOP", "WHILE", "REPEAT", "CASE", "FOR")  # Ended by END IF, ...
 _OPEN, _CLOSE = "([{", ")]}"
 # After these words `label x INTO y` is a table with an alias, not the LABEL clause.
 _TABLE_COMES = ("FROM", "JOIN", "AS", ",", ".", "UPDATE", "INTO", "SELECT", "BY")
@@ -125,27 +127,33 @@ def _unfinished(text: str, error: Any) -> Problem:
 def _statements(tokens: list[Token]) -> Iterator[list[Token]]:
     """Cut at semicolons; those in the body of a trigger or routine do not end it."""
     now: list[Token] = []
-    in_body = False
+    depth = 0  # of BEGIN in a body
     for token in tokens:
-        if token.word == ";" and not in_body:
+        if token.word == ";" and not depth:
             if now:
                 yield now
             now = []
             continue
         now.append(token)
-        if now[0].word == "CREATE":
-            in_body = _in_body(now, in_body)
+        if now[0].word in ("CREATE", "BEGIN"):
+            depth = _depth_of_body(now, depth)
     if now:
         yield now
 
 
-def _in_body(now: list[Token], was: bool) -> bool:
-    word = now[-1].word
+def _depth_of_body(now: list[Token], depth: int) -> int:
+    """Return how many BEGIN are open: the END of IF, LOOP and the like ends none."""
+    if [token.word for token in now] == ["BEGIN", "NOT", "ATOMIC"]:  # MariaDB's
+        return 1
+    before, last, word = (["", "", "", *(token.word for token in now)])[-3:]
     if word == "BEGIN":
-        kinds = ("TRIGGER", "PROCEDURE", "FUNCTION", "EVENT")
-        return was or any(token.word in kinds for token in now)
-    ends = word == "END" and len(now) > 1 and now[-2].word == ";"
-    return was and not ends
+        opens = depth or any(token.word in _BODIES for token in now)
+        return depth + 1 if opens else 0
+    if word == "END" and last in (";", "BEGIN"):
+        return max(depth - 1, 0)
+    if last == "END" and before == ";" and word in _BLOCKS:
+        return depth + 1  # it was not the END of a BEGIN
+    return depth
 
 
 def _cut_one(tokens: list[Token]) -> Cut:
@@ -196,7 +204,7 @@ def _is_label(tokens: list[Token], at: int) -> bool:
     into = next(
         (
             i
-            for i in range(at + 2, min(at + 5, len(tokens)))
+            for i in range(at + 2, min(at + 7, len(tokens)))
             if tokens[i].word == "INTO"
         ),
         None,

@@ -26,7 +26,8 @@ from elasticdl.job.spec.kinds import JobType
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.words import JobState
-from elasticdl.sql.data.source import engine_of, without_secret
+from elasticdl.sql.data.passwords import without_secret
+from elasticdl.sql.data.source import engine_of
 from elasticdl.sql.remote.flow import Remote
 
 DEFAULT_MODELS = "models"  # a folder of the job's volume

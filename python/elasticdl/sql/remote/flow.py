@@ -21,10 +21,11 @@ from elasticdl.job.values.checking import validate
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values, parse_values
 from elasticdl.sql import planning
+from elasticdl.sql.data.passwords import without_secret
+from elasticdl.sql.data.source import NO_COLUMNS
 from elasticdl.sql.data.source import Answer as Rows
-from elasticdl.sql.data.source import without_secret
 from elasticdl.sql.generate import job_tree
-from elasticdl.sql.plan import Places
+from elasticdl.sql.plan import Places, Schema
 from elasticdl.sql.registry import RUNS, description_of
 from elasticdl.sql.remote import module
 from elasticdl.sql.remote.messages import (
@@ -213,7 +214,8 @@ class Remote:
             return Rows(answer.names, answer.rows[:most_rows], answer.more)
         return Rows((), ())
 
-    def put_table(self, name: str, parquet: Path) -> int:
+    def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
+        del came
         raise TypeError(f"{name}, {parquet}: tables of a cluster are written there")
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ def write_labelled(
     staged = stage(session, statement.select, about, folder, wanted)
     if not staged.num_rows:
         return 0
-    column = staged.schema.find(wanted)
+    column = staged.schema.named(wanted)
     label = replace(about.label, column=column.name if column else wanted)
     return shards.write_labelled(
         staged, folder / "shards", columns=about.columns, label=label

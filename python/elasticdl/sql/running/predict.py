@@ -13,7 +13,8 @@ from elasticdl.errors import DataError, SpecError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded, results, shards
 from elasticdl.sql.data.results import Names
-from elasticdl.sql.data.source import literal
+from elasticdl.sql.data.source import NO_COLUMNS, literal
+from elasticdl.sql.plan import Schema
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
 from elasticdl.sql.running.staging import stage, staged_in
@@ -26,7 +27,7 @@ def prepare(
     session: Session, statement: Predict, about: Description, folder: Path
 ) -> int:
     """Write the rows as the model takes them; return how many there are."""
-    staged = stage(session, statement.select, about, folder)
+    staged = stage(session, statement.select, about, folder, kept=True)
     if staged.num_rows:
         rows = folder / "shards" / "rows.parquet"
         shards.write_prediction(staged, rows, columns=about.columns)
@@ -70,7 +71,7 @@ def finish(
     if statement.table is None:
         return [_shown(out)]
     table = statement.table.text
-    number = put(session, table, out)
+    number = put(session, table, out, staged.schema)
     lines = [f"{number:,} rows with {_added(about, names)} in {table}"]
     if not session.source.keeps_tables and not table.endswith(_FILE_ENDINGS):
         lines.append(
@@ -96,10 +97,13 @@ def _shown(parquet: Path) -> Table:
     return Table(names, rows[:SHOWN_ROWS], len(rows) > SHOWN_ROWS)
 
 
-def put(session: Session, table: str, parquet: Path) -> int:
-    """Put rows in place: a table of the source, or a file by its ending."""
+def put(session: Session, table: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
+    """Put rows in place: a table of the source, or a file by its ending.
+
+    `came` is the query that gave some of the columns.
+    """
     if not table.endswith(_FILE_ENDINGS):
-        return session.source.put_table(table, parquet)
+        return session.source.put_table(table, parquet, came)
     place = Path(table).expanduser()
     aside = place.with_name(f".{place.name}.tmp")
     kind = "parquet" if place.suffix == ".parquet" else "csv, HEADER"

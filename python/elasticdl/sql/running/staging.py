@@ -17,6 +17,7 @@ from elasticdl.job.spec.problems import did_you_mean, spec_error
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import parse_values
 from elasticdl.sql import planning, registry
+from elasticdl.sql.data import types
 from elasticdl.sql.data.shards import Staged
 from elasticdl.sql.plan import Kind, Schema, Stored
 from elasticdl.sql.registry import Description
@@ -31,15 +32,25 @@ _FITS = {
 
 
 def stage(
-    session: Session, select: str, about: Description, folder: Path, label: str = ""
+    session: Session,
+    select: str,
+    about: Description,
+    folder: Path,
+    label: str = "",
+    *,
+    kept: bool = False,
 ) -> Staged:
     """Read the rows of a query that a model is to see.
+
+    With `kept` all columns are to come back as they are.
 
     Raises SpecError that lists all columns that are missing or of another kind, before
     anything is read.
     """
     with session.source.rows(select) as rows:
         problems = list(_problems(rows.schema, about, label))
+        if kept:
+            problems += _lost(rows.schema)
         if problems:
             raise SpecError("; ".join(problems))
         path = folder / _ROWS
@@ -81,9 +92,19 @@ def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
                 f"column `{plan.column}` is {column.kind} ({column.stated}), the model "
                 f"was trained with numbers; CAST it in the SELECT"
             )
-    if label and schema.find(label) is None:
+    if label and schema.named(label) is None:
         hint = did_you_mean(label, list(schema.names))
         yield f"the label `{label}` is no column of the query; {hint}"
+
+
+def _lost(schema: Schema) -> Iterator[str]:
+    """Yield the columns that would not come back as they are."""
+    for column in schema.columns:
+        if not types.comes_back(column.stated):
+            yield (
+                f"column `{column.name}` is a {column.stated}, which would come back "
+                "as another type; leave it out, or CAST it to VARCHAR in the SELECT"
+            )
 
 
 def job_of(

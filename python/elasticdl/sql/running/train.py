@@ -20,8 +20,8 @@ from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values, parse_values
 from elasticdl.sql import generate, planning
 from elasticdl.sql.data import shards, statistics
+from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.data.shards import Shards, Staged
-from elasticdl.sql.data.source import without_secret
 from elasticdl.sql.models import OWN
 from elasticdl.sql.plan import Generated, Head, LabelPlan, Places, Statistics, TrainPlan
 from elasticdl.sql.registry import (

@@ -39,7 +39,7 @@ from elasticdl.sql.plan import (
     Vocabularize,
     is_line,
 )
-from elasticdl.sql.writing.helpers import HELPERS
+from elasticdl.sql.writing.helpers import HELPERS, LAYERS
 from elasticdl.sql.writing.text import call, comment, fits, listing, literal
 
 _INLINE_LINES = 12  # A vocabulary of more lines is a file beside the module.
@@ -48,7 +48,8 @@ _WIDEST_VECTOR = 32
 # What the function `encode` and the module call otherwise.
 _TAKEN = {
     *HELPERS,
-    *("inputs", "numbers", "embedding_dim", "model", "encode", "summed", "Split"),
+    *LAYERS,
+    *("inputs", "numbers", "embedding_dim", "model", "encode", "summed"),
     *("keras", "layers", "ops", "tf", "Path", "len", "float", "int"),
 }
 CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)
@@ -62,6 +63,7 @@ class Ids:
     size: int
     several: bool = False  # values a row
     padded: bool = False  # with 0 where there is none
+    weights: str = ""  # variable of the values' weights
 
 
 @dataclass
@@ -114,10 +116,11 @@ class EncodingWriter:
 
     def _assign_embedding(self, name: str, ids: Ids, dim: str, combiner: str) -> None:
         size = str(ids.size)
-        if ids.several:
-            self._call(
-                name, "combined", ids.name, size, dim, literal(combiner), literal(name)
-            )
+        end = (size, dim, literal(combiner), literal(name))
+        if ids.weights:
+            self._call(name, "weighted", ids.name, ids.weights, *end)
+        elif ids.several:
+            self._call(name, "combined", ids.name, *end)
         else:
             self._call(name, "embedded", ids.name, size, dim, literal(name))
 
@@ -230,7 +233,11 @@ class EncodingWriter:
 
     def _one_hot(self, ids: Ids) -> str:
         name = self.name(f"{ids.name.removesuffix('_id')}_one_hot")
-        self._call(name, "one_hot", ids.name, str(ids.size))
+        if ids.weights:
+            size = str(ids.size)
+            self._call(name, "weighted_one_hot", ids.name, ids.weights, size)
+        else:
+            self._call(name, "one_hot", ids.name, str(ids.size))
         return name
 
     def _category(self, category: Category) -> Ids:
@@ -334,12 +341,28 @@ class EncodingWriter:
         found = self.statistics.of(measured(of))
         array = isinstance(of, Source) and of.several
         several = isinstance(of, Split) or array
+        if isinstance(of, Split) and of.pair:
+            return self._weighted(of, max(1, found.longest), name, buckets)
         what = "parts of " + of.of.column if isinstance(of, Split) else of.column
         self.note(f"{what}: hashed, NULL has an entry of its own")
         # `hashed` has 0 for NULL, which also fills arrays up.
         helper = "parts_hashed" if isinstance(of, Split) else "hashed"
         self._call(name, helper, self._value(of, found), str(buckets))
         return Ids(name, buckets + 1, several=several, padded=several)
+
+    def _weighted(self, of: Split, longest: int, name: str, buckets: int) -> Ids:
+        feature = self._feature(of)
+        pairs, parts = self.name(f"{feature}_pairs"), self.name(f"{feature}_parts")
+        weights = self.name(f"{feature}_weights")
+        self.helpers.add("Weighted")
+        self.note(f"parts of {of.of.column}: hashed, each with its weight")
+        signs = literal(of.delimiter), literal(of.pair), str(longest)
+        self.lines.append(call(f"{pairs} = Weighted", signs, indent=4))
+        given = [self._input(of.of)]
+        self.lines.append(call(f"{parts}, {weights} = {pairs}", given, indent=4))
+        self._call(name, "parts_hashed", parts, str(buckets))
+        size = buckets + 1
+        return Ids(name, size, several=True, padded=True, weights=weights)
 
     def _crossed(self, of: tuple[Source | Category, ...], buckets: int) -> Ids:
         parts = [

@@ -129,6 +129,25 @@ def combined(ids, size, dim, combiner, name):
         return total
     return total / (count if combiner == "mean" else ops.sqrt(count))
 ''',
+    "weighted_one_hot": '''\
+def weighted_one_hot(ids, weights, size):
+    """Return a vector with the weight of each value at its place, else 0."""
+    weights = ops.where(ops.not_equal(ids, 0), weights, 0.0)
+    return ops.sum(ops.one_hot(ids, size) * ops.expand_dims(weights, -1), axis=1)
+''',
+    "weighted": '''\
+def weighted(ids, weights, size, dim, combiner, name):
+    """Return the mean, sum or sum / norm of the vectors of values with weights."""
+    vectors = layers.Embedding(size, dim, name=name)(ids)
+    weights = ops.where(ops.not_equal(ids, 0), weights, 0.0)
+    total = ops.sum(vectors * ops.expand_dims(weights, -1), axis=1)
+    if combiner == "sum":
+        return total
+    whole = ops.sum(weights, axis=1, keepdims=True)
+    if combiner == "sqrtn":
+        whole = ops.sqrt(ops.sum(ops.square(weights), axis=1, keepdims=True))
+    return total / ops.where(ops.equal(whole, 0), 1.0, whole)
+''',
     "joined": '''\
 def joined(columns):
     """Return columns side by side."""
@@ -157,6 +176,37 @@ class Split(layers.Layer):
         config = super().get_config()
         return {**config, "delimiter": self.delimiter, "longest": self.longest}
 '''
+WEIGHTED = '''\
+@keras.saving.register_keras_serializable("elasticdl_sql")
+class Weighted(layers.Layer):
+    """Cuts a text as "a:0.5,b" into `longest` parts and weights (1 where none is)."""
+
+    def __init__(self, delimiter, pair, longest, **kwargs):
+        super().__init__(**kwargs)
+        self.delimiter = delimiter
+        self.pair = pair
+        self.longest = longest
+
+    def call(self, x):
+        pairs = tf.strings.split(tf.reshape(x, [-1]), self.delimiter)
+        pairs = tf.ragged.boolean_mask(pairs, tf.not_equal(pairs, ""))
+        pairs = tf.reshape(pairs.to_tensor("", shape=[None, self.longest]), [-1])
+        cut = tf.strings.split(pairs, self.pair, maxsplit=1)
+        cut = cut.to_tensor("", shape=[None, 2])
+        weights = tf.where(tf.equal(cut[:, 1], ""), "1", cut[:, 1])
+        shape = [-1, self.longest]
+        numbers = tf.strings.to_number(weights)
+        return tf.reshape(cut[:, 0], shape), tf.reshape(numbers, shape)
+
+    def compute_output_spec(self, x):
+        shape = (x.shape[0], self.longest)
+        return keras.KerasTensor(shape, dtype="string"), keras.KerasTensor(shape)
+
+    def get_config(self):
+        signs = {"delimiter": self.delimiter, "pair": self.pair}
+        return {**super().get_config(), **signs, "longest": self.longest}
+'''
+LAYERS = {"Split": SPLIT, "Weighted": WEIGHTED}
 # What a helper is made of besides Keras.
 NEEDS = {
     "read_integers": ("read_vocabulary",),
@@ -176,5 +226,5 @@ OF_NULL_TEXT = ("hashed", "items_looked_up", "null_indicator", "read_integers")
 def texts(used: set[str]) -> list[str]:
     """Return the texts of the helpers in use and of those that they need."""
     every = used | {need for name in used for need in NEEDS.get(name, ())}
-    found = [SPLIT] if "Split" in used else []
+    found = [text for name, text in LAYERS.items() if name in used]
     return found + [text for name, text in HELPERS.items() if name in every]

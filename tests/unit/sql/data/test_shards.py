@@ -271,6 +271,63 @@ def test_a_fraction_is_no_integer_of_a_category(tmp_path):
         shards.write_prediction(one, tmp_path / "p" / "rows.parquet", columns=ID)
 
 
+@pytest.mark.parametrize("longest", [0, 3])
+@pytest.mark.parametrize(
+    ("kind", "odd"),
+    [
+        ("DOUBLE", "1.25"),
+        ("DOUBLE", "'inf'"),
+        ("DOUBLE", "1e20"),
+        ("FLOAT", "'-inf'"),
+        ("DECIMAL(9, 2)", "1.25"),
+        ("HUGEINT", "1e20"),
+    ],
+)
+def test_only_whole_numbers_are_ids_also_in_arrays(tmp_path, kind, longest, odd):
+    ids = (ColumnPlan("c", "c", Stored.INTEGER, longest=longest),)
+    value = f"[2, {odd}::{kind}]" if longest else f"{odd}::{kind}"
+    one = selected(f"SELECT {value} AS c", tmp_path)
+    with pytest.raises(DataError, match=r"column `c`: got .*expected whole numbers"):
+        shards.write_prediction(one, tmp_path / "p" / "rows.parquet", columns=ids)
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "DECIMAL(9, 2)", "HUGEINT"])
+def test_whole_numbers_in_arrays_are_ids_whatever_their_type(tmp_path, kind):
+    nan = "'nan'::DOUBLE" if kind == "DOUBLE" else "NULL"
+    one = selected(f"SELECT [3, {nan}, NULL, -4]::{kind}[] AS c", tmp_path)
+    file = tmp_path / "p" / "rows.parquet"
+    ids = (ColumnPlan("c", "c", Stored.INTEGER, longest=4),)
+    shards.write_prediction(one, file, columns=ids)
+    (found,) = pq.read_table(file).column("c").to_pylist()
+    assert found == [3, NULL_INTEGER, NULL_INTEGER, -4]
+
+
+def test_a_weight_that_is_no_number_is_named_with_its_column(tmp_path):
+    parts = (ColumnPlan("t", "t", Stored.TEXT, delimiter=";", pair="=>"),)
+    rows = "SELECT unnest([NULL, '', 'a', 'a=>1;;b=>-.5e-1', 'c=>+7.', {}]) AS t"
+    file = tmp_path / "p" / "rows.parquet"
+    right = selected(rows.format("'d=>0'"), tmp_path)
+    shards.write_prediction(right, file, columns=parts)
+    assert pq.read_table(file)["t"].to_pylist()[3] == "a=>1;;b=>-.5e-1"
+    for odd in ("nan", "1,5", "", "0x1", "1=>2"):
+        wrong = selected(rows.format(f"'d=>1;a=>{odd}'"), tmp_path)
+        with pytest.raises(DataError, match=f"`t`: got a=>{odd}, expected a number"):
+            shards.write_prediction(wrong, file, columns=parts)
+
+
+def test_an_infinity_in_an_array_is_named_with_its_column(tmp_path):
+    odd = "if(i = 7, 'inf'::DOUBLE, NULL)"
+    rows = f"SELECT [i::DOUBLE, {odd}] AS x, i AS y FROM range(9) t(i)"
+    with pytest.raises(DataError, match="`x` has an infinite number in its array in 1"):
+        shards.write_training(
+            selected(rows, tmp_path),
+            tmp_path,
+            columns=(ColumnPlan("x", "x", Stored.FLOAT, longest=2),),
+            label=LabelPlan("y", Kind.INTEGER, Head.NUMBER),
+            division=SplitPlan(),
+        )
+
+
 @pytest.mark.parametrize("kind", ["DOUBLE", "DECIMAL(9, 2)", "HUGEINT"])
 def test_whole_numbers_of_another_type_are_integers_of_a_category(tmp_path, kind):
     nan = "'nan'::DOUBLE" if kind == "DOUBLE" else "NULL"

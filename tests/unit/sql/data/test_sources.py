@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,7 +81,93 @@ def test_a_name_of_the_programs_own_is_no_table(source: Source) -> None:
         pass
 
 
+def test_no_bar_of_the_engine_is_written_between_answers() -> None:
+    """It has one where no script runs."""
+    asked = (
+        "from elasticdl.sql.data import embedded\n"
+        "query = \"SELECT current_setting('enable_progress_bar')\"\n"
+        "print(embedded.connect().execute(query).fetchone())"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "(False,)\n"
+
+
 def test_a_port_that_is_no_number_is_told_without_the_password() -> None:
     with pytest.raises(DataError, match="a number as port") as caught:
         open_source("mysql://u:secret@host:33x/db")
     assert "secret" not in str(caught.value)
+
+
+def _through(source: Source, select: str, folder: Path, name: str = "back") -> int:
+    """Stage a query's rows and put them back as a table."""
+    path = folder / "rows.parquet"
+    with source.rows(select) as rows:
+        rows.write(path)
+        schema = rows.schema
+    return source.put_table(name, path, schema)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "99999999999999999999999999999999999999::HUGEINT",
+        "[9007199254740993::HUGEINT]",
+        "{'a b': 9007199254740993::UHUGEINT}",
+        "123456789012345678901234567890::BIGNUM",
+        "'HUGEINT UNION(a'::ENUM('HUGEINT UNION(a', 'b')",
+        r"'\xAA\x00a'::BLOB",
+        "'0101'::BIT",
+        "[1, 2]::INTEGER[2]",
+        "TIMESTAMP_S '2026-01-02 03:04:05'",
+        "TIMETZ '01:02:03+02'",
+        "'{\"a\": 1}'::JSON",
+        "12.345::DECIMAL(30, 3)",
+        "NULL",
+    ],
+)
+def test_a_value_of_any_type_of_duckdb_comes_back_as_it_was(
+    source: Source, tmp_path: Path, value: str
+) -> None:
+    source.execute(f"CREATE TABLE t AS SELECT {value} AS x", most_rows=1)
+    told = "SELECT typeof(x), CAST(x AS VARCHAR) FROM "
+    before = source.execute(f"{told} t", most_rows=2).rows
+    assert _through(source, "SELECT * FROM t", tmp_path) == 1
+    assert source.execute(f"{told} back", most_rows=2).rows == before
+
+
+def test_a_number_of_too_many_digits_is_named_with_its_column(
+    source: Source, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=r"column `x`: got 1000.*at most 38 digits"):
+        _through(source, f"SELECT {10**38}::HUGEINT AS x", tmp_path)
+
+
+def test_a_view_on_a_table_of_sqlite_sees_the_one_in_its_place(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute("CREATE TABLE people (id INTEGER, picture BLOB)")
+        connection.execute("INSERT INTO people VALUES (1, x'AA00'), (2, NULL)")
+        connection.execute("CREATE VIEW ids AS SELECT id FROM people")
+    connection.close()
+    source = open_source(str(tmp_path / "t.sqlite"))
+    select = "SELECT id + 5 AS id, picture FROM people"
+    assert _through(source, select, tmp_path, "people") == 2
+    assert source.execute("SELECT * FROM ids", most_rows=9).rows == ((6,), (7,))
+    kept = source.execute("SELECT picture FROM people ORDER BY id", most_rows=9).rows
+    assert kept == ((b"\xaa\x00",), (None,))
+    rule = source.execute("PRAGMA legacy_alter_table", most_rows=1).rows
+    assert rule == ((0,),)
+    source.close()
+
+
+def test_a_text_among_bytes_is_named_with_its_column(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute("CREATE TABLE t (x)")
+        rows = [(b"a",)] * 10_000 + [("b",)]
+        connection.executemany("INSERT INTO t VALUES (?)", rows)
+    connection.close()
+    source = open_source(str(tmp_path / "t.sqlite"))
+    with pytest.raises(DataError, match=r"column `x`: got 'b' .str., expected bytes"):
+        _through(source, "SELECT x FROM t", tmp_path)
+    source.close()

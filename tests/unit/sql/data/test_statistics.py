@@ -195,6 +195,21 @@ def test_the_empty_text_is_a_value_of_a_large_vocabulary(tmp_path):
     assert len(lines) == 2001 == trained.statistics.columns[0].vocabulary_size
 
 
+def test_many_vocabularies_leave_the_values_file_small(tmp_path):
+    """It is a ConfigMap in a cluster, also where none of them is large."""
+    words = [f"'a text of many signs {c} ' || i % 900 AS c{c}" for c in range(30)]
+    listed = ", ".join(f"VOCABULARIZE(c{c})" for c in range(30))
+    trained = tables.trained(
+        f"SELECT {', '.join(words)}, i % 2 AS y FROM range(4000) t(i) "
+        f"TO TRAIN DNNClassifier COLUMN {listed} LABEL y INTO m",
+        tmp_path,
+    )
+    assert len(trained.made.values) < 2**19
+    in_files = [one for one in trained.statistics.columns if one.vocabulary_file]
+    assert 15 < len(in_files) < 30
+    assert {one.vocabulary_size for one in trained.statistics.columns} == {2, 900}
+
+
 @pytest.mark.parametrize("function", ["STANDARDIZE", "NORMALIZE", "RAW"])
 def test_infinite_numbers_are_refused_by_their_column(function, tmp_path):
     with pytest.raises(DataError, match=r"column `far` .* WHERE isfinite"):

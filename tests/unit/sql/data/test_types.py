@@ -98,6 +98,26 @@ def test_a_later_text_among_numbers_is_named_whatever_is_in_it(odd):
         types.to_arrow(pa, column, [1.5, 3, odd], pa.float64())
 
 
+@pytest.mark.parametrize("odd", [2.5, float("inf"), float("nan")])
+@pytest.mark.parametrize("array", [False, True])
+def test_a_later_fraction_among_integers_is_not_cut_off(odd, array):
+    column = Column("ids", Kind.INTEGER)
+    kind, values = pa.int64(), [1, 3.0, odd]
+    if array:
+        column = Column("ids", Kind.ARRAY, item=Kind.INTEGER)
+        kind, values = pa.list_(kind), [[1], None, [3.0, None], [odd]]
+    with pytest.raises(DataError, match=r"`ids`: got .*expected (array of )?integer"):
+        types.to_arrow(pa, column, values, kind)
+    assert types.to_arrow(pa, column, values[:-1], kind).to_pylist()[0] == values[0]
+
+
+def test_decimals_in_an_array_are_numbers():
+    values = [[decimal.Decimal("1.5"), None], None]
+    column = types.of_values("x", values)
+    found = types.to_arrow(pa, column, values, types.arrow_type(pa, column))
+    assert found.to_pylist() == [[1.5, None], None]
+
+
 def test_numbers_among_text_are_text():
     column = Column("x", Kind.TEXT)
     assert types.to_arrow(pa, column, ["a", 2, None], pa.string()).to_pylist() == [

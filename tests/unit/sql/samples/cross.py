@@ -5,6 +5,7 @@
 #     COLUMN CONCAT(city, BUCKETIZE(age, 4)) AS g, EMBEDDING(g, 6),
 #            NULL_INDICATOR(city), NULL_INDICATOR("hours per week"),
 #            INDICATOR(SPLIT(skills)), SEQ_CATEGORY_ID(skills, 20), LOG(user_id),
+#            EMBEDDING(WEIGHTED_CATEGORY(skills, 20), 4, 'sqrtn'),
 #            NULL_INDICATOR(user_id), HASH(user_id, 10) LABEL grade INTO cross
 # Numbers are statistics of its 200 training rows.
 
@@ -80,6 +81,14 @@ def encode(inputs):
     # ln(1 + user_id) as it is; the mean of 200 training rows for NULL
     user_id = filled(logarithm(as_number(inputs["user_id"])), 26.7573751)
 
+    # parts of skills: hashed, each with its weight
+    skills_pairs = Weighted(",", ":", 3)
+    skills_parts, skills_weights = skills_pairs(inputs["skills"])
+    skills_id_3 = parts_hashed(skills_parts, 20)
+    skills_id_3_vector = weighted(
+        skills_id_3, skills_weights, 21, 4, "sqrtn", "skills_id_3_vector"
+    )
+
     # whether user_id is NULL
     user_id_is_null = null_indicator(inputs["user_id"])
 
@@ -95,6 +104,7 @@ def encode(inputs):
             skills_one_hot,
             skills_id_2_vector,
             user_id,
+            skills_id_3_vector,
             user_id_is_null,
             user_id_one_hot,
         ],
@@ -121,6 +131,36 @@ class Split(layers.Layer):
     def get_config(self):
         config = super().get_config()
         return {**config, "delimiter": self.delimiter, "longest": self.longest}
+
+
+@keras.saving.register_keras_serializable("elasticdl_sql")
+class Weighted(layers.Layer):
+    """Cuts a text as "a:0.5,b" into `longest` parts and weights (1 where none is)."""
+
+    def __init__(self, delimiter, pair, longest, **kwargs):
+        super().__init__(**kwargs)
+        self.delimiter = delimiter
+        self.pair = pair
+        self.longest = longest
+
+    def call(self, x):
+        pairs = tf.strings.split(tf.reshape(x, [-1]), self.delimiter)
+        pairs = tf.ragged.boolean_mask(pairs, tf.not_equal(pairs, ""))
+        pairs = tf.reshape(pairs.to_tensor("", shape=[None, self.longest]), [-1])
+        cut = tf.strings.split(pairs, self.pair, maxsplit=1)
+        cut = cut.to_tensor("", shape=[None, 2])
+        weights = tf.where(tf.equal(cut[:, 1], ""), "1", cut[:, 1])
+        shape = [-1, self.longest]
+        numbers = tf.strings.to_number(weights)
+        return tf.reshape(cut[:, 0], shape), tf.reshape(numbers, shape)
+
+    def compute_output_spec(self, x):
+        shape = (x.shape[0], self.longest)
+        return keras.KerasTensor(shape, dtype="string"), keras.KerasTensor(shape)
+
+    def get_config(self):
+        signs = {"delimiter": self.delimiter, "pair": self.pair}
+        return {**super().get_config(), **signs, "longest": self.longest}
 
 
 def as_number(x):
@@ -193,6 +233,19 @@ def combined(ids, size, dim, combiner, name):
     if combiner == "sum":
         return total
     return total / (count if combiner == "mean" else ops.sqrt(count))
+
+
+def weighted(ids, weights, size, dim, combiner, name):
+    """Return the mean, sum or sum / norm of the vectors of values with weights."""
+    vectors = layers.Embedding(size, dim, name=name)(ids)
+    weights = ops.where(ops.not_equal(ids, 0), weights, 0.0)
+    total = ops.sum(vectors * ops.expand_dims(weights, -1), axis=1)
+    if combiner == "sum":
+        return total
+    whole = ops.sum(weights, axis=1, keepdims=True)
+    if combiner == "sqrtn":
+        whole = ops.sqrt(ops.sum(ops.square(weights), axis=1, keepdims=True))
+    return total / ops.where(ops.equal(whole, 0), 1.0, whole)
 
 
 def joined(columns):

@@ -1,0 +1,83 @@
+"""Tables of servers for the rows of a Parquet file: columns, and values for drivers.
+
+Owns which type of an engine holds a type of Arrow, so that values come back as they
+were. Called by `servers`. Must not open anything but the file.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from elasticdl.sql.data import types
+from elasticdl.sql.plan import Kind
+
+MYSQL = ("mysql", "mariadb")
+_INTERVALS = (*MYSQL, "postgresql")
+_INSERT_ROWS = 2000
+
+
+def columns(parquet_file: Path, engine: str) -> list[Any]:
+    """Return the columns of a table for a Parquet file's rows."""
+    import sqlalchemy as sa
+    from pyarrow import parquet
+
+    schema = parquet.read_schema(parquet_file)
+    return [sa.Column(one.name, _type(one.type, engine)) for one in schema]
+
+
+def _type(arrow: Any, engine: str) -> Any:
+    """Return the type of a column that is made for values of an Arrow type."""
+    import sqlalchemy as sa
+    from pyarrow import types as of
+    from sqlalchemy.dialects import mysql
+
+    if of.is_list(arrow) and engine == "postgresql":
+        return sa.ARRAY(_type(arrow.value_type, engine))
+    known: list[tuple[Callable[[Any], bool], Any]] = [
+        (of.is_boolean, sa.Boolean()),
+        (of.is_integer, sa.BigInteger()),
+        (of.is_floating, sa.Double()),
+        (of.is_decimal, sa.Double()),
+        (of.is_binary, sa.LargeBinary()),
+        (of.is_timestamp, sa.DateTime(timezone=getattr(arrow, "tz", None) is not None)),
+        (of.is_date, sa.Date()),
+        (of.is_time, sa.Time()),
+    ]
+    if engine in MYSQL:
+        # Its BLOB has 64 KiB, its TIME and DATETIME no fractions.
+        known = [
+            (of.is_binary, mysql.LONGBLOB()),
+            (of.is_timestamp, mysql.DATETIME(fsp=6)),
+            (of.is_time, mysql.TIME(fsp=6)),
+            (of.is_duration, mysql.TIME(fsp=6)),
+            *known,
+        ]
+    elif engine in _INTERVALS:
+        known.append((of.is_duration, sa.Interval()))
+    return next((kind for fits, kind in known if fits(arrow)), sa.Text())
+
+
+def batches(parquet_file: Path, engine: str) -> Iterator[list[dict[str, Any]]]:
+    """Yield a Parquet file's rows as drivers take them, some at a time."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(parquet_file) as file:
+        for batch in file.iter_batches(_INSERT_ROWS):
+            rows = batch.to_pylist()
+            yield [{k: _given(v, engine) for k, v in row.items()} for row in rows]
+
+
+def _given(value: Any, engine: str) -> Any:
+    """Return a value as drivers take it; what the engine has no type for, as text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if types.kind_of(value) is Kind.NUMBER:
+        return float(value)
+    if isinstance(value, list) and engine != "postgresql":
+        return types.text_of(value)
+    if isinstance(value, datetime.timedelta) and engine not in _INTERVALS:
+        return str(value)
+    return value
