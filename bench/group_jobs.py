@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 import psutil
 from elasticdl.client import Scaling
+from elasticdl.job.names import ENV_LENT_MEMORY
 from elasticdl.job.status import JobStatus
 from elasticdl.testing.job import JobUnderTest
 from frame import Benchmark, Row, progress, ratios, row, seconds_row
@@ -163,9 +164,9 @@ def custom_model():
 """
 
 
-def _trained_a_second(**strategy: Mapping[str, object]) -> float:
+def _trained_a_second(**of_job: Mapping[str, object] | Mapping[str, str]) -> float:
     """Return the records a second of two workers, each with batches of 64."""
-    with training(2, batch_size=64, added=_MLP, **strategy) as job:
+    with training(2, batch_size=64, added=_MLP, **of_job) as job:
         time.sleep(_SETTLE_SECONDS)
         first, began = job.status_now().progress, time.monotonic()
         time.sleep(2 * _MEASURED_SECONDS)
@@ -176,19 +177,33 @@ def _trained_a_second(**strategy: Mapping[str, object]) -> float:
 
 def group_ps() -> list[Row]:
     """Compare two members with two workers and a PS that waits for both."""
-    found: dict[str, list[float]] = {"group": [], "ps": []}
+    ps = {"ps": {"replicas": 1, "mode": "sync"}}
+    variants = {
+        "group": {"group": {}},
+        "ps": ps,
+        "apart": {**ps, "environ": {ENV_LENT_MEMORY: "off"}},
+    }
+    found: dict[str, list[float]] = {name: [] for name in variants}
     for number in range(3):
         progress(f"{number + 1} of 3")
-        found["group"].append(_trained_a_second(group={}))
-        found["ps"].append(_trained_a_second(ps={"replicas": 1, "mode": "sync"}))
+        for name, variant in variants.items():
+            found[name].append(_trained_a_second(**variant))
     what = (
         "MLP of 23 MB, 2 workers: records a second of a group / with 1 PS in sync mode"
     )
-    return [row("group_ps", what, ratios(found["group"], found["ps"]), 1.2)]
+    return [
+        row("group_ps", what, ratios(found["group"], found["ps"]), 1.2),
+        row(
+            "group_ps_apart",
+            f"{what}, without lent memory, as between pods",
+            ratios(found["group"], found["apart"]),
+            1.2,
+        ),
+    ]
 
 
 BENCHMARKS = {
-    "group_ps": Benchmark(group_ps, 210, short=False),
+    "group_ps": Benchmark(group_ps, 280, short=False),
     "group_balance": Benchmark(group_balance, 200, short=False),
     "group_lost": Benchmark(group_lost, 120, short=False),
     "group_frozen": Benchmark(group_frozen, 220, short=False),

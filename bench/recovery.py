@@ -39,6 +39,7 @@ def training(
     group: Mapping[str, object] | None = None,
     ps: Mapping[str, object] | None = None,
     added: str = "",
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[JobUnderTest]:
     """Give an endless job on digits that trains, logging every step.
 
@@ -49,6 +50,7 @@ def training(
         group: `job.allReduce` of workers that make steps together, without PS.
         ps: `job.ps` of the others; None: two.
         added: Code at the end of the model's module.
+        environ: Of its processes, beside this one's.
     """
     strategy: dict[str, object] = {"ps": dict(ps or {"replicas": 2})}
     if group is not None:
@@ -79,7 +81,7 @@ def training(
                 },
             }
         )
-        with JobUnderTest(values, work / "jobs", work) as job:
+        with JobUnderTest(values, work / "jobs", work, environ=environ or {}) as job:
             job.wait_until(lambda s: at_work(s) == workers, "all workers at work")
             yield job
 

@@ -13,8 +13,11 @@ from elasticdl.sql.data import shards
 from elasticdl.sql.data.shards import Staged
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import NULL_INTEGER, Kind, SplitPlan, Stored
+from elasticdl.sql.registry import Registry
+from elasticdl.sql.running.session import Session
 
 from tests.integration.sql import servers
+from tests.integration.sql.chain import Runner, run_all
 from tests.integration.sql.servers import PASSWORD
 
 TYPES = {
@@ -150,6 +153,29 @@ def test_a_table_takes_the_place_of_one_that_it_was_read_from(server, source, tm
     listed = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE "
     tables = execute(source, listed + "'people!_%' ESCAPE '!'")
     assert tables.rows == ()
+
+
+def test_a_model_learns_from_a_server_and_predicts_into_it(server, source, tmp_path):
+    """In place of the table that it reads."""
+    execute(source, "DROP TABLE IF EXISTS readings")
+    execute(source, f"CREATE TABLE readings AS {SERIES[server[0]]} LIMIT 2000")
+    registry = Registry(tmp_path / "models")
+    session = Session(source, registry, Runner(tmp_path), print, [])
+    run_all(
+        session,
+        "SELECT n, x, CASE WHEN n > 1000 THEN 'late' ELSE 'early' END AS y FROM readings "
+        "TO TRAIN LinearClassifier WITH train.epoch = 3, job.worker.threads = 1 "
+        "COLUMN n, x LABEL y INTO moments;"
+        "SELECT * FROM readings TO PREDICT readings.moment USING moments",
+    )
+    counted = "SELECT count(*), count(DISTINCT n), count(moment) FROM readings WHERE "
+    assert execute(source, counted + "w IS NOT NULL").rows == ((2000, 2000, 2000),)
+    right = "moment = CASE WHEN n > 1000 THEN 'late' ELSE 'early' END"
+    ((found, *_),) = execute(source, counted + right).rows
+    assert found > 1600
+    files = [one for one in (tmp_path / "models").rglob("*") if one.is_file()]
+    assert files
+    assert not any(PASSWORD.encode() in one.read_bytes() for one in files)
 
 
 def test_a_percent_sign_is_the_querys_own(server, source, tmp_path):
