@@ -32,6 +32,7 @@ INLINE_BYTES = 2**18
 # Exact quantiles keep all values in memory; from here on a sketch does, of 1 % of rank.
 _EXACT_ROWS = 1_000_000
 _NAME_CHARACTERS = 40  # Of a column's name in a file's.
+_VALUE = "value behind need "  # Begins a name that no column of a shard has.
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,17 @@ class _Asked:
         )
 
     @property
+    def is_number(self) -> bool:
+        """Whether the values themselves are measured."""
+        return self.need.moments or self.need.num_buckets > 1
+
+    @property
     def value(self) -> str:
-        """The measured number of a row."""
+        """The measured number of a row, NULL where it has none."""
         double = f"CAST({self.name} AS DOUBLE)"
-        if not self.need.of.log:
-            return double
-        return f"(sign({double}) * ln(1 + abs({double})))"
+        if self.need.of.log:
+            double = f"sign({double}) * ln(1 + abs({double}))"
+        return f"CASE WHEN {self.is_null} THEN NULL ELSE {double} END"
 
     @property
     def parts(self) -> str:
@@ -133,22 +139,31 @@ def _numbers(
 ) -> list[ColumnStatistics]:
     """Compute what one row of results holds, for all columns in one pass."""
     wanted: list[str] = []
-    for one in asked:
-        there = f"FILTER (WHERE NOT {one.is_null})"
-        wanted.append(f"count(*) FILTER (WHERE {one.is_null})")
+    values = ["*"]
+    exact = num_rows <= _EXACT_ROWS
+    for number, one in enumerate(asked):
+        # Made once in a query below: aggregates pass over a NULL by themselves, while
+        # a FILTER would be looked at by each of them again.
+        value = quoted(f"{_VALUE}{number}")
+        if one.is_number:
+            values.append(f"{one.value} AS {value}")
+            wanted.append(f"count(*) - count({value})")
+        else:
+            wanted.append(f"count_if({one.is_null})")
         moments = ("avg", "var_pop", "min", "max") if one.need.moments else ()
-        wanted += [f"{name}({one.value}) {there}" for name in moments]
+        wanted += [f"{name}({value})" for name in moments]
         if one.need.num_buckets > 1:
             shares = [i / one.need.num_buckets for i in range(1, one.need.num_buckets)]
-            exact = num_rows <= _EXACT_ROWS
             name = "quantile_disc" if exact else "approx_quantile"
-            wanted.append(f"{name}({one.value}, {shares}) {there}")
+            wanted.append(f"{name}({value}, {shares})")
         if one.need.longest:
             wanted.append(f"max(len({one.parts}))")
     if not wanted:
         return []
     answer = iter(
-        connection.execute(f"SELECT {', '.join(wanted)} FROM {rows}").fetchone()
+        connection.execute(
+            f"SELECT {', '.join(wanted)} FROM (SELECT {', '.join(values)} FROM {rows})"
+        ).fetchone()
     )
     return [_read(one.need, answer, num_rows) for one in asked]
 
