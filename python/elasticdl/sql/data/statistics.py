@@ -31,6 +31,7 @@ INLINE_ENTRIES = 1000  # Larger vocabularies are files: a values file stays legi
 INLINE_BYTES = 2**18
 # Exact quantiles keep all values in memory; from here on a sketch does, of 1 % of rank.
 _EXACT_ROWS = 1_000_000
+_EXACT_VALUES = 2**25  # Of one query, 8 bytes each: well below the engine's memory.
 _NAME_CHARACTERS = 40  # Of a column's name in a file's.
 _VALUE = "value behind need "  # Begins a name that no column of a shard has.
 
@@ -137,10 +138,22 @@ def _of_label(need: StatisticsNeeded, shards: Shards) -> ColumnStatistics:
 def _numbers(
     connection: Any, rows: str, asked: list[_Asked], num_rows: int
 ) -> list[ColumnStatistics]:
-    """Compute what one row of results holds, for all columns in one pass."""
+    """Compute all but vocabularies, for as many columns in a pass as memory allows."""
+    exact = num_rows <= _EXACT_ROWS
+    most = max(1, _EXACT_VALUES // max(1, num_rows)) if exact else len(asked)
+    found: list[ColumnStatistics] = []
+    while len(found) < len(asked):
+        some = asked[len(found) : len(found) + most]
+        query = _query(rows, some, exact=exact)
+        answer = iter(connection.execute(query).fetchone())
+        found += [_read(one.need, answer, num_rows) for one in some]
+    return found
+
+
+def _query(rows: str, asked: list[_Asked], *, exact: bool) -> str:
+    """Return a query of one row: for each need what `_read` takes from it."""
     wanted: list[str] = []
     values = ["*"]
-    exact = num_rows <= _EXACT_ROWS
     for number, one in enumerate(asked):
         # Made once in a query below: aggregates pass over a NULL by themselves, while
         # a FILTER would be looked at by each of them again.
@@ -158,14 +171,7 @@ def _numbers(
             wanted.append(f"{name}({value}, {shares})")
         if one.need.longest:
             wanted.append(f"max(len({one.parts}))")
-    if not wanted:
-        return []
-    answer = iter(
-        connection.execute(
-            f"SELECT {', '.join(wanted)} FROM (SELECT {', '.join(values)} FROM {rows})"
-        ).fetchone()
-    )
-    return [_read(one.need, answer, num_rows) for one in asked]
+    return f"SELECT {', '.join(wanted)} FROM (SELECT {', '.join(values)} FROM {rows})"
 
 
 def _read(need: StatisticsNeeded, answer: Any, num_rows: int) -> ColumnStatistics:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError
-from elasticdl.sql.data import shards, statistics
+from elasticdl.sql.data import embedded, shards, statistics
 from elasticdl.sql.data.shards import Shards, Staged
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import (
@@ -109,6 +109,25 @@ def test_quantiles_are_within_a_hundredth_of_their_rank(
     for number, bound in enumerate(bounds, 1):
         rank = np.searchsorted(values, bound) / len(values)
         assert rank == pytest.approx(number / buckets, abs=0.01)
+
+
+def test_exact_quantiles_of_many_columns_need_no_more_memory(tmp_path, monkeypatch):
+    """The engine keeps the values of one query in memory, and has 600 MiB."""
+    names = [f"c{number}" for number in range(100)]
+    rows = np.random.default_rng(3).random((len(names), ROWS), np.float32)
+    (tmp_path / "training").mkdir()
+    pq.write_table(
+        pa.table(dict(zip(names, rows, strict=True))), tmp_path / "training/0.parquet"
+    )
+    monkeypatch.setattr(embedded, "MEMORY_LIMIT", "24MiB")
+    monkeypatch.setattr(statistics, "_EXACT_VALUES", 10 * ROWS, raising=False)
+    measured = statistics.measure(
+        Shards(tmp_path, ROWS, 0),
+        columns=tuple(ColumnPlan(name, name, Stored.FLOAT) for name in names),
+        needs=tuple(StatisticsNeeded(Measured(n), num_buckets=4) for n in names),
+    )
+    wanted = np.sort(rows)[:, [ROWS // 4 - 1, ROWS // 2 - 1, ROWS * 3 // 4 - 1]]
+    assert [one.boundaries for one in measured.columns] == list(map(tuple, wanted))
 
 
 def test_vocabularies_and_counts_are_exact(made):
