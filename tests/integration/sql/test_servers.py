@@ -163,8 +163,9 @@ def test_a_model_learns_from_a_server_and_predicts_into_it(server, source, tmp_p
     session = Session(source, registry, Runner(tmp_path), print, [])
     run_all(
         session,
-        "SELECT n, x, CASE WHEN n > 1000 THEN 'late' ELSE 'early' END AS y FROM readings "
-        "TO TRAIN LinearClassifier WITH train.epoch = 3, job.worker.threads = 1 "
+        "SELECT n, x, CASE WHEN n > 1000 THEN 'late' ELSE 'early' END AS y "
+        "FROM readings TO TRAIN LinearClassifier "
+        "WITH train.epoch = 3, job.worker.threads = 1 "
         "COLUMN n, x LABEL y INTO moments;"
         "SELECT * FROM readings TO PREDICT readings.moment USING moments",
     )

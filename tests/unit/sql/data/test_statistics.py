@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError
-from elasticdl.sql.data import shards, statistics
+from elasticdl.sql.data import embedded, shards, statistics
 from elasticdl.sql.data.shards import Shards, Staged
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import (
@@ -91,24 +91,83 @@ def test_moments_are_those_of_numpy(made, name, log):
     assert found.maximum == pytest.approx(values.max())
 
 
-@pytest.mark.parametrize("sketched", [False, True])
 @pytest.mark.parametrize(("name", "log", "buckets"), [("gauss", False, 10),
     ("long", False, 20), ("long", True, 4)])  # fmt: skip
-def test_quantiles_are_within_a_hundredth_of_their_rank(
-    made, name, log, buckets, sketched, monkeypatch
-):
-    written, measured, table = made
-    if sketched:
-        monkeypatch.setattr(statistics, "_EXACT_ROWS", 0)
-        measured = statistics.measure(
-            written, columns=COLUMNS, needs=NEEDS, label=LABEL.column
-        )
+def test_quantiles_are_within_a_hundredth_of_their_rank(made, name, log, buckets):
+    _, measured, table = made
     values = np.sort(numbers(table, name, log=log))
     bounds = measured.of(Measured(name, log=log)).boundaries
     assert len(bounds) == buckets - 1
     for number, bound in enumerate(bounds, 1):
         rank = np.searchsorted(values, bound) / len(values)
         assert rank == pytest.approx(number / buckets, abs=0.01)
+
+
+def test_quantiles_of_millions_of_rows_are_within_a_hundredth_of_their_rank(tmp_path):
+    """Also those of sorted rows and of a column that is NULL in nearly all of them."""
+    many = 2_000_000
+    random = np.random.default_rng(5)
+    values = random.permutation(many).astype(np.int64)
+    seldom = random.random(many, np.float32)
+    seldom[random.random(many) < 0.999] = np.nan
+    rows = {"sorted": np.sort(values), "any": values, "seldom": seldom}
+    (tmp_path / "training").mkdir()
+    for number, part in enumerate(np.array_split(np.arange(many), 2)):
+        pq.write_table(
+            pa.table({name: column[part] for name, column in rows.items()}),
+            tmp_path / f"training/{number}.parquet",
+        )
+    stored = {"sorted": Stored.INTEGER, "any": Stored.INTEGER, "seldom": Stored.FLOAT}
+    measured, repeated = (
+        statistics.measure(
+            Shards(tmp_path, many, 0),
+            columns=tuple(ColumnPlan(n, n, kind) for n, kind in stored.items()),
+            needs=tuple(StatisticsNeeded(Measured(n), num_buckets=20) for n in stored),
+        )
+        for _ in range(2)
+    )
+    assert measured == repeated
+    for found in measured.columns:
+        there = np.sort(rows[found.of.column])[: many - found.null_count]
+        ranks = np.searchsorted(there, found.boundaries) / len(there)
+        assert ranks == pytest.approx(np.arange(1, 20) / 20, abs=0.01)
+
+
+def test_a_column_named_as_a_row_number_draws_no_sample(tmp_path, monkeypatch):
+    """It hides the engine's own number: all of its rows would be drawn, or none."""
+    monkeypatch.setattr(statistics, "_EXACT_ROWS", 1000)
+    monkeypatch.setattr(statistics, "_SAMPLED_ROWS", 1000)
+    monkeypatch.setattr(statistics, "_FEWEST_SAMPLED", 0)
+    rows = {"File_Row_Number": np.full(ROWS, 8), "file_index": np.full(ROWS, 9),
+            "x": np.arange(ROWS)}  # fmt: skip
+    (tmp_path / "training").mkdir()
+    pq.write_table(pa.table(rows), tmp_path / "training/0.parquet")
+    (found,) = statistics.measure(
+        Shards(tmp_path, ROWS, 0),
+        columns=tuple(ColumnPlan(name, name, Stored.INTEGER) for name in rows),
+        needs=(StatisticsNeeded(Measured("x"), num_buckets=4),),
+    ).columns
+    wanted = [ROWS / 4, ROWS / 2, ROWS * 3 / 4]
+    assert found.boundaries == pytest.approx(wanted, abs=0.1 * ROWS)
+
+
+def test_exact_quantiles_of_many_columns_need_no_more_memory(tmp_path, monkeypatch):
+    """The engine keeps the values of one query in memory, and has 600 MiB."""
+    names = [f"c{number}" for number in range(100)]
+    rows = np.random.default_rng(3).random((len(names), ROWS), np.float32)
+    (tmp_path / "training").mkdir()
+    pq.write_table(
+        pa.table(dict(zip(names, rows, strict=True))), tmp_path / "training/0.parquet"
+    )
+    monkeypatch.setattr(embedded, "MEMORY_LIMIT", "24MiB")
+    monkeypatch.setattr(statistics, "_EXACT_VALUES", 10 * ROWS, raising=False)
+    measured = statistics.measure(
+        Shards(tmp_path, ROWS, 0),
+        columns=tuple(ColumnPlan(name, name, Stored.FLOAT) for name in names),
+        needs=tuple(StatisticsNeeded(Measured(n), num_buckets=4) for n in names),
+    )
+    wanted = np.sort(rows)[:, [ROWS // 4 - 1, ROWS // 2 - 1, ROWS * 3 // 4 - 1]]
+    assert [one.boundaries for one in measured.columns] == list(map(tuple, wanted))
 
 
 def test_vocabularies_and_counts_are_exact(made):
