@@ -169,6 +169,10 @@ class _Statement:
         if self._reader.now.word == "FOR":
             self._reader.next()
             group = self._reader.column_name("a group of columns")
+            if self._reader.now.text == ",":
+                raise self._reader.failed(
+                    "FOR ends the columns of a group; begin the next ones with COLUMN"
+                )
         at = self._reader.at(token.begin, token.end - token.begin)
         return ColumnClause(tuple(entries), group, at)
 

@@ -208,6 +208,7 @@ BAD: list[tuple[str, str]] = [
     (_T + "COLUMN a, ¦LABEL y INTO m", "expected a column"),
     (_T + "COLUMN ¦LABEL y INTO m", "expected a column"),
     (_T + "COLUMN a ¦b LABEL y INTO m", "expected WITH"),
+    (_T + "COLUMN a FOR wide¦, b FOR deep LABEL y INTO m", "begin the next ones with"),
     ("SELECT * FROM t TO PREDICT ¦r", "expected USING"),
     ("SELECT * FROM t TO PREDICT r ¦LABEL y USING m", "PREDICT needs no label"),
     ("SELECT * FROM t TO PREDICT ¦INTO r USING m", "right behind TO PREDICT"),
