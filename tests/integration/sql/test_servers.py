@@ -165,7 +165,7 @@ def test_a_model_learns_from_a_server_and_predicts_into_it(server, source, tmp_p
         session,
         "SELECT n, x, CASE WHEN n > 1000 THEN 'late' ELSE 'early' END AS y "
         "FROM readings TO TRAIN LinearClassifier "
-        "WITH train.epoch = 3, job.worker.threads = 1 "
+        "WITH train.epoch = 10, optimizer.learning_rate = 0.05, job.worker.threads = 1 "
         "COLUMN n, x LABEL y INTO moments;"
         "SELECT * FROM readings TO PREDICT readings.moment USING moments",
     )
