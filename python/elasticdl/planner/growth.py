@@ -8,6 +8,7 @@ that found no room is out, because room only becomes less.
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 
 from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.room import NOWHERE, Shape
@@ -50,12 +51,15 @@ def _takers(scene: Scene) -> set[Shape]:
         for worker in crew.placed
         if not worker.bound and _is_kept(scene, worker)
     ]
+    kept: dict[int, list[Shape]] = defaultdict(list)
+    for node, shape in rooms:
+        kept[node].append(shape)
     return {
         crew.shape
         for crew in crews
         if any(
-            node in crew.shape.nodes and scene.room.could_take(crew.shape, shape, node)
-            for node, shape in rooms
+            node in crew.shape.nodes and scene.room.could_take(crew.shape, shapes, node)
+            for node, shapes in kept.items()
         )
     }
 

@@ -149,12 +149,19 @@ class Room:
         free, held = self.free[node], self.held[node]
         return all(free[i] >= held[i] for i, _ in shape.needs)
 
-    def could_take(self, shape: Shape, other: Shape, node: int) -> bool:
-        """Return whether a pod would fit into the room that is kept for another."""
-        if shape.needs == other.needs:
+    def could_take(self, shape: Shape, kept: Iterable[Shape], node: int) -> bool:
+        """Return whether a pod would fit into room that is kept there for others.
+
+        Into that of all of them: several small ones make room for a large one.
+        """
+        others = [one for one in kept if one.needs != shape.needs]
+        if not others:
             return False
-        kept, free = dict(other.needs), self.free[node]
-        return all(free[i] + kept.get(i, 0) >= need for i, need in shape.needs)
+        free = list(self.free[node])
+        for other in others:
+            for i, need in other.needs:
+                free[i] += need
+        return all(free[i] >= need for i, need in shape.needs)
 
     def best(self, shape: Shape, *, now: bool) -> int:
         """Return the node with the most room for a shape; NOWHERE if it fits on none.

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from elasticdl.planner.memory import Memory
-from elasticdl.planner.view import ClusterView, Job, Template
+from elasticdl.planner.view import ClusterView, Job, Node, Template
 
 from tests.unit.planner.build import (
     NOW,
@@ -77,6 +77,28 @@ def test_the_room_that_was_made_is_kept_for_whom_it_was_made() -> None:
     # `c` may grow only where that takes nothing from what is kept.
     assert later.sizes[one.key] == found.sizes[one.key]
     assert sizes(later)["b"] <= 2
+
+
+def test_room_that_several_small_workers_wait_for_is_not_taken_by_a_large_one() -> None:
+    # A worker of `a` leaves one node for the first ones of `b` and `c`. If `a` grew into
+    # the other node, a scheduler might put its worker where both are to go.
+    large, small = Template(cpus(2)), Template(cpus(1, gpu=1))
+    one = job("a", 1, 2, 2, worker=large)
+    others = [job(name, 1, 2, 1, worker=small) for name in "bc"]
+    waiting = [worker(other, 0) for other in others]
+    places = (Node("n", cpus(4, gpu=2)), node("m", 6))
+    first = made(cluster(*places, one, *others, workers(one, n=2), waiting))
+    (gone,) = leave(first, "a")
+    one = replace(one, granted=1, leave=(gone,))
+    pods = [worker(one, i, "n", leaving=i == gone) for i in range(2)]
+    view = cluster(*places, one, *others, pods, waiting)
+    then = made(view, first.memory, now=NOW + 1)
+    assert sizes(then) == {"a": 1, "b": 1, "c": 1}
+    there = [worker(other, 0, "n") for other in others]
+    stays = [pod for pod in pods if not pod.leaving]
+    view = cluster(*places, one, *others, stays, there)
+    last = made(view, then.memory, now=NOW + 2)
+    assert sizes(last) == {"a": 2, "b": 1, "c": 1}
 
 
 def test_jobs_that_were_moved_are_left_alone_for_a_while() -> None:
