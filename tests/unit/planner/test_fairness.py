@@ -80,8 +80,8 @@ def test_the_room_that_was_made_is_kept_for_whom_it_was_made() -> None:
 
 
 def test_room_that_several_small_workers_wait_for_is_not_taken_by_a_large_one() -> None:
-    # A worker of `a` leaves one node for the first ones of `b` and `c`. If `a` grew into
-    # the other node, a scheduler might put its worker where both are to go.
+    # A worker of `a` leaves one node for the first ones of `b` and `c`. If `a` grew
+    # into the other node, a scheduler might put its worker where both are to go.
     large, small = Template(cpus(2)), Template(cpus(1, gpu=1))
     one = job("a", 1, 2, 2, worker=large)
     others = [job(name, 1, 2, 1, worker=small) for name in "bc"]
