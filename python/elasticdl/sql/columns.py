@@ -59,7 +59,7 @@ class Encoder:
     preview: Preview | None
     aliases: dict[str, Encoding] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    _buckets: dict[Source | Log, int] = field(default_factory=dict)
+    _buckets: dict[Source, int] = field(default_factory=dict)
 
     def encode(self, entry: Expression) -> tuple[Encoding, str] | None:
         """Return the encoding of one entry and why, if it was derived."""
@@ -231,7 +231,7 @@ class Encoder:
             return entry.text
         raise self.wrong(entry, f"expected {expected}")
 
-    def check_buckets(self, of: Source | Log, count: int, at: Expression) -> None:
+    def check_buckets(self, of: Source, count: int, at: Expression) -> None:
         """Refuse more quantiles of a number than one pass computes.
 
         They are computed once for all uses of it: as many as all of them divide.
@@ -240,10 +240,9 @@ class Encoder:
         if count > MOST_BUCKETS:
             raise self.wrong(at, f"expected {MOST_BUCKETS:,} buckets at most")
         if whole > MOST_BUCKETS:
-            column = of.of.column if isinstance(of, Log) else of.column
             raise self.wrong(
                 at,
-                f"with the other BUCKETIZE of `{column}` this takes {whole:,} "
+                f"with the other BUCKETIZE of `{of.column}` this takes {whole:,} "
                 f"quantiles, of {MOST_BUCKETS:,} at most; expected numbers of buckets "
                 "that divide each other, as 10 and 100, or boundaries",
             )
@@ -308,6 +307,9 @@ def _bucketize(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     if given is not None:
         return Bucketize(number, boundaries=encoder.boundaries(given))
     buckets = 10 if count is None else encoder.whole(count, "num_buckets", 2)
+    # Of a logarithm the same rows fall into a bucket: and none is on its edge by a last
+    # digit of the logarithm, which differs with the size of a batch.
+    number = number.of if isinstance(number, Log) else number
     encoder.check_buckets(number, buckets, call if count is None else count)
     return Bucketize(number, num_buckets=buckets)
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from elasticdl.errors import SpecError
+from elasticdl.errors import DataError, SpecError
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import NULL_INTEGER, NULL_TEXT
 from elasticdl.sql.registry import Registry
@@ -74,6 +74,16 @@ def test_a_killed_worker_leaves_each_row_predicted_once(session, registry):
     counts = "count(*), count(DISTINCT id), count(guess), count(probability)"
     number = ROWS + 2
     assert query(session, f"SELECT {counts} FROM people") == ((number,) * 4,)
+
+
+def test_a_query_of_no_rows_does_not_pass_for_a_table_of_answers(session):
+    with pytest.raises(DataError, match=r"nothing to predict; `people` stays as"):
+        run_all(
+            session,
+            "SELECT * FROM people WHERE id IS NULL "
+            "TO PREDICT people.guess USING my_model",
+        )
+    assert query(session, "SELECT count(*) FROM people") == ((ROWS + 2,),)
 
 
 def test_the_exported_model_gives_what_was_predicted(session, registry, place):

@@ -5,6 +5,7 @@ import decimal
 import json
 import uuid
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError
@@ -177,6 +178,14 @@ def test_a_model_learns_from_a_server_and_predicts_into_it(server, source, tmp_p
     files = [one for one in (tmp_path / "models").rglob("*") if one.is_file()]
     assert files
     assert not any(PASSWORD.encode() in one.read_bytes() for one in files)
+
+
+def test_long_texts_and_any_sign_come_back_whole(server, source, tmp_path):
+    long = "x" * 70_000 + "日本😀"
+    table = pa.table({"n": [1], "long": [long]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    source.put_table("long_texts", tmp_path / "rows.parquet")
+    assert execute(source, "SELECT * FROM long_texts").rows == ((1, long),)
 
 
 def test_a_percent_sign_is_the_querys_own(server, source, tmp_path):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from elasticdl.sql import planning
 from elasticdl.sql.plan import (
+    Bucketize,
     Column,
     Embedding,
     Hash,
@@ -107,6 +108,20 @@ def test_each_thing_is_measured_once() -> None:
     assert needs[Measured("pay", log=True)].moments
     assert needs[Measured("skills", split=",")].longest
     assert needs[Measured("income")].vocabulary
+
+
+def test_buckets_of_a_logarithm_are_those_of_its_column() -> None:
+    """Else a row lies on an edge, on this side or on that as a batch is large."""
+    plan = tables.plan(
+        _T + "COLUMN BUCKETIZE(LOG(pay), 5), BUCKETIZE(pay, 10) LABEL income INTO m"
+    )
+    assert [one.encoding for one in plan.features] == [
+        Bucketize(Source("pay"), num_buckets=5),
+        Bucketize(Source("pay"), num_buckets=10),
+    ]
+    needs = {need.of: need.num_buckets for need in plan.needs}
+    assert needs[Measured("pay")] == 10
+    assert Measured("pay", log=True) not in needs
 
 
 def test_columns_that_split_the_rows_are_no_features() -> None:

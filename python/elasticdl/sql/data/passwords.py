@@ -12,8 +12,15 @@ import re
 _LITERAL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 # What follows a colon in `host:8080/path@2` is no password.
 _NO_PORT = r"(?!\d{1,5}(?:[/?#\s'\"]|$))"
-_KEY = r"(?i:\b(?:password|passwd|pwd)\b[\"']?\s*[=:]\s*"
-_STATED = r"|\b(?:password|identified\s+by)\s+(?=['\"]))"
+_CALL = r"password\s*\(\s*(?=['\"])"  # MariaDB's
+_KEY = (
+    r"(?i:\b\w*(?:password|passwd|pwd|secret|secret_access_key)\b[\"']?\s*(?:=>?|:)\s*"
+    rf"(?:{_CALL})?"
+)
+_STATED = (
+    r"|\b(?:password|secret|identified\s+(?:with\s+\w+\s+)?(?:by|as))\s+(?=['\"])"
+    rf"|=\s*{_CALL})"
+)
 # In a literal: up to its last @, to the next `key=` or sign between two of them.
 _IN_LITERAL = (
     re.compile(rf"(://[^:/\n]*:){_NO_PORT}[^\n]*(?=@)"),

@@ -135,6 +135,8 @@ class Server:
         written = 0
         try:
             with self._engine.begin() as connection:
+                if self.engine in tables.MYSQL:
+                    connection.exec_driver_sql(tables.STRICT)
                 table.create(connection)
                 for batch in tables.batches(parquet, self.engine):
                     connection.execute(table.insert(), batch)

@@ -189,9 +189,13 @@ def _with_weights(name: str, value: str, plan: ColumnPlan) -> str:
     """Return a text whose parts have weights; an error where one is no number."""
     sign = literal(plan.pair)
     behind = f"substr(v, instr(v, {sign}) + {len(plan.pair)})"
+    number = (
+        f"(regexp_full_match({behind}, {literal(_NUMBER)}) "
+        f"AND coalesce(isfinite(TRY_CAST({behind} AS FLOAT)), false))"
+    )
     wrong = (
         f"list_filter(string_split({name}, {literal(plan.delimiter)}), lambda v: "
-        f"instr(v, {sign}) > 0 AND NOT regexp_full_match({behind}, {literal(_NUMBER)}))"
+        f"instr(v, {sign}) > 0 AND NOT {number})"
     )
     got = literal(f"column `{plan.column}`: got ")
     expected = literal(f", expected a number behind `{plan.pair}`, as red:0.5")

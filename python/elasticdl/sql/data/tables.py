@@ -15,6 +15,8 @@ from elasticdl.sql.data import types
 from elasticdl.sql.plan import Kind
 
 MYSQL = ("mysql", "mariadb")
+# Without it what does not fit is cut, and only a warning says so.
+STRICT = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
 _INTERVALS = (*MYSQL, "postgresql")
 _INSERT_ROWS = 2000
 
@@ -47,7 +49,8 @@ def _type(arrow: Any, engine: str) -> Any:
         (of.is_time, sa.Time()),
     ]
     if engine in MYSQL:
-        # Its BLOB has 64 KiB, its TIME and DATETIME no fractions.
+        # Its BLOB and TEXT have 64 KiB, its TIME and DATETIME no fractions; a text may
+        # have any sign, whatever the database has as its own.
         known = [
             (of.is_binary, mysql.LONGBLOB()),
             (of.is_timestamp, mysql.DATETIME(fsp=6)),
@@ -57,7 +60,8 @@ def _type(arrow: Any, engine: str) -> Any:
         ]
     elif engine in _INTERVALS:
         known.append((of.is_duration, sa.Interval()))
-    return next((kind for fits, kind in known if fits(arrow)), sa.Text())
+    text = mysql.LONGTEXT(charset="utf8mb4") if engine in MYSQL else sa.Text()
+    return next((kind for fits, kind in known if fits(arrow)), text)
 
 
 def batches(parquet_file: Path, engine: str) -> Iterator[list[dict[str, Any]]]:

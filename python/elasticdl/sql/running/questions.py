@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elasticdl.errors import DataError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.values.file import load_values
 from elasticdl.sql.registry import Description, read_description
@@ -61,6 +62,18 @@ def parts_of(statement: Question) -> Parts:
             return Parts("explain", explain.prepare, explain.job_fields, explain.finish)
 
 
+def _no_rows(statement: Question, said: str) -> Told:
+    """Return what is told of a query without rows.
+
+    Raises DataError where a table is asked for: who reads that would take the answers
+    of another day for those of this one.
+    """
+    table = statement.table if isinstance(statement, Predict) else statement.into
+    if table is not None:
+        raise DataError(f"{said}; `{table.text}` stays as it was")
+    return Told((said,))
+
+
 def ask(session: Session, statement: Question) -> list[Answer]:
     """Run a statement here: rows, a job over them, the answer."""
     version = session.registry.find(statement.using.text)
@@ -68,7 +81,7 @@ def ask(session: Session, statement: Question) -> list[Answer]:
     parts = parts_of(statement)
     with session.workspace() as folder:
         if not parts.prepare(session, statement, about, folder):
-            return [Told((NO_ROWS.format(verb=parts.verb),))]
+            return [_no_rows(statement, NO_ROWS.format(verb=parts.verb))]
         trained = load_values(version.values_file).job
         changes = {
             "job.name": job_name(trained.name, parts.verb),

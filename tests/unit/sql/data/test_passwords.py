@@ -18,6 +18,7 @@ from elasticdl.sql.data.passwords import without_secret
         'FROM f(\'{{"password": "{}", "x": 1}}\')',
         "CREATE SECRET s (TYPE mysql, PASSWORD '{}', HOST 'h')",
         "CREATE USER u IDENTIFIED BY '{}'",
+        "CREATE USER u IDENTIFIED WITH mysql_native_password BY '{}'",
         "SELECT 1 AS a, f('://u:{}@h') AS b WHERE password = '{}' AND d = 1",
     ],
 )
@@ -37,6 +38,11 @@ def test_no_part_of_a_password_is_left(text: str, secret: str) -> None:
         ("no answer of mysql://u:p@ss@h:3306/d", "no answer of mysql://u:***@h:3306/d"),
         ("denied for u (using password: YES)", "denied for u (using password: ***)"),
         ("pwd=secret;x", "pwd=***;x"),
+        ("PGPASSWORD=secret x", "PGPASSWORD=*** x"),
+        ("SET s3_secret_access_key='a b'", "SET s3_secret_access_key=***"),
+        ("(TYPE s3, KEY_ID 'A', SECRET 'a b')", "(TYPE s3, KEY_ID 'A', SECRET ***)"),
+        ("SET PASSWORD = PASSWORD('a')", "SET PASSWORD = PASSWORD(***)"),
+        ("f(password => 'a b')", "f(password => ***)"),
     ],
 )
 def test_no_message_has_a_password(message: str, told: str) -> None:

@@ -309,7 +309,7 @@ def test_a_weight_that_is_no_number_is_named_with_its_column(tmp_path):
     right = selected(rows.format("'d=>0'"), tmp_path)
     shards.write_prediction(right, file, columns=parts)
     assert pq.read_table(file)["t"].to_pylist()[3] == "a=>1;;b=>-.5e-1"
-    for odd in ("nan", "1,5", "", "0x1", "1=>2"):
+    for odd in ("nan", "1,5", "", "0x1", "1=>2", "1e40", "9" * 50):  # two are no float
         wrong = selected(rows.format(f"'d=>1;a=>{odd}'"), tmp_path)
         with pytest.raises(DataError, match=f"`t`: got a=>{odd}, expected a number"):
             shards.write_prediction(wrong, file, columns=parts)
