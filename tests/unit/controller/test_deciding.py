@@ -80,8 +80,8 @@ def deciding(server: Server, story: Story) -> None:
     asyncio.run(main())
 
 
-def test_grants_are_renewed_though_the_clock_was_set_back(server):
-    server.scripts[JOBS] = [listing(digits(Grant(2, (), NOW + 300, ME)))]
+def writes_though_the_clock_is_set_back(server):
+    """Return a story: after the first write the clock goes back, and others follow."""
 
     async def story(clock: Clock) -> None:
         await until(lambda: server.asked[WRITES] > 0)
@@ -89,17 +89,17 @@ def test_grants_are_renewed_though_the_clock_was_set_back(server):
         before = server.asked[WRITES]
         await until(lambda: server.asked[WRITES] > before + 1)
 
-    deciding(server, story)
+    return story
+
+
+def test_grants_are_renewed_though_the_clock_was_set_back(server):
+    server.scripts[JOBS] = [listing(digits(Grant(2, (), NOW + 300, ME)))]
+
+    deciding(server, writes_though_the_clock_is_set_back(server))
 
 
 def test_a_refused_grant_is_tried_again_though_the_clock_was_set_back(server):
     server.scripts[JOBS] = [listing(config_map())]
     server.scripts[WRITES] = [(403, {"kind": "Status", "message": "forbidden"})]
 
-    async def story(clock: Clock) -> None:
-        await until(lambda: server.asked[WRITES] > 0)
-        clock.now -= 600
-        before = server.asked[WRITES]
-        await until(lambda: server.asked[WRITES] > before + 1)
-
-    deciding(server, story)
+    deciding(server, writes_though_the_clock_is_set_back(server))
