@@ -35,6 +35,7 @@ def training(
     workers: int = 3,
     *,
     batch_size: int = 16,
+    global_batch_size: int | None = None,
     batches_per_task: int = 8,
     group: Mapping[str, object] | None = None,
     ps: Mapping[str, object] | None = None,
@@ -46,6 +47,7 @@ def training(
     Args:
         workers: How many.
         batch_size: Records of a worker's batch.
+        global_batch_size: Records of a group's step; None: a batch of each worker.
         batches_per_task: Of it.
         group: `job.allReduce` of workers that make steps together, without PS.
         ps: `job.ps` of the others; None: two.
@@ -55,6 +57,7 @@ def training(
     strategy: dict[str, object] = {"ps": dict(ps or {"replicas": 2})}
     if group is not None:
         strategy = {"strategy": "allReduce", "allReduce": dict(group)}
+    sized = {} if global_batch_size is None else {"globalBatchSize": global_batch_size}
     module = ROOT / "model_zoo" / "digits" / "cnn.py"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         work = Path(folder)
@@ -72,6 +75,7 @@ def training(
                     "training": {
                         "epochs": 0,
                         "batchSize": batch_size,
+                        **sized,
                         "batchesPerTask": batches_per_task,
                         "logLossSteps": 1,
                     },

@@ -4,7 +4,8 @@
     python -m tests.soak.scheduler --jobs 4 --until 120
 
 Real are the API server, the scheduler, the controller with its own times, and a master
-for each job as a process; nodes and the pods on them are kwok's, and contain nothing.
+for each job as a process; nodes and the pods on them are kwok's, and contain nothing:
+so no worker ever reports, and as in the simulator none is replaced for it.
 Prints both courses beside each other; fails if they differ by more than the bars.
 """
 
@@ -64,6 +65,7 @@ job:
      resources: {{cpu: {ps.cpu}, memory: {ps.memory}}}}}
   worker:
     {{replicas: {size}, min: {workers.min}, max: {workers.max}, priority: sizes-low,
+     startSeconds: 1.0e+9, deadSeconds: 1.0e+9,
      resources: {{cpu: {workers.cpu}, memory: {workers.memory}}}}}
 """
 

@@ -27,9 +27,11 @@ log = logging.getLogger(__name__)
 _STATE_SECONDS = 5.0  # until a sponsor has a state that can be copied
 # What is kept while a newcomer copies the state: steps, and bytes of these.
 _MOST_STEPS = 64
-# A step beside a copy takes twice as long on the same line; with this wait, too, the
-# others notice little of a newcomer, and it still gets nearer with each step.
-_PACE_SECONDS = 0.4
+# A step beside a copy takes twice as long on the same line. A newcomer gets nearer with
+# each step by what the line sends in this wait, so the wait of a long step is a part of
+# it; the others notice little of it.
+_PACE_SECONDS = 0.15
+_PACE_OF_STEP = 0.15
 _LEAST_STEPS = 8
 _MOST_BYTES = 1 << 30
 
@@ -40,6 +42,11 @@ class Standpoint:
 
     version: int | None  # steps in its state; None while it has none that counts
     round: int
+
+
+def pace_seconds(step: float) -> float:
+    """Return how long a step may wait for newcomers, after one of so many seconds."""
+    return min(step, max(_PACE_SECONDS, _PACE_OF_STEP * step))
 
 
 class Sponsoring:
@@ -100,7 +107,7 @@ class Sponsoring:
             if self._feed.paces:
                 self._changed.wait_for(
                     lambda: self._closed or not self._feed.paces,
-                    timeout=min(self._step_seconds, _PACE_SECONDS),
+                    timeout=pace_seconds(self._step_seconds),
                 )
             self._paced_at = time.monotonic()
 

@@ -325,6 +325,44 @@ def test_a_job_grows_and_shrinks_with_its_quota(job, control_plane) -> None:
         until("no pods", lambda: not job.get("pods", "-l", of_replicas())["items"])
 
 
+@contextmanager
+def controller(job: Queued) -> Iterator[None]:
+    """Decide the sizes of the namespace's jobs, as the platform's controller does."""
+    command = [
+        *(sys.executable, "-m", "elasticdl.controller.main"),
+        *(f"--kubeconfig={job.control_plane.kubeconfig}", f"--namespace={NAMESPACE}"),
+        *("--priority-class=high=elasticdl-high:-1", "--port=0"),
+        "--priority-class=low=elasticdl-low:-10",
+    ]
+    with (job.folder / "controller.log").open("wb") as log:
+        process = subprocess.Popen(command, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def test_sizes_that_are_decided_take_a_queues_gate_for_no_room(
+    job, control_plane
+) -> None:
+    values = job.file.read_text()
+    job.file.write_text(
+        values.replace("graceSeconds: 2,", "graceSeconds: 2, min: 1, max: 4,")
+    )
+    job.elasticdl("train", "-f", str(job.file))
+    until("admission", job.is_admitted)
+    spare = QUOTA - 1 - PS
+    with controller(job), job.master():
+        # The nodes have room for all four; what the queue keeps is taken back.
+        job.until_workers(spare, 0)
+        said = job.elasticdl("cluster")
+        assert f"not admitted yet: {GATE}" in said, said
+        # Tried again after a pause, a minute or two.
+        set_cpus(control_plane, QUOTA + 1)
+        job.until_workers(spare + 1, 0)
+
+
 def test_a_job_outlives_a_kueue_that_is_away(job, control_plane, kueue) -> None:
     set_cpus(control_plane, 20)
     job.elasticdl("train", "-f", str(job.file))

@@ -26,7 +26,8 @@ class AllReduceSpec(SpecModel):
     shares: ShareRule = Field(
         ShareRule.EVEN,
         description="Who takes which part of a step's records: all the same, or, with "
-        "`speed`, a slower worker fewer, so that nobody waits for it.",
+        "`speed`, a slower worker fewer, so that nobody waits for it. Then `batchSize` "
+        "should have room for more than an even share.",
     )
     learning_rate: RateRule = Field(
         RateRule.NONE,
