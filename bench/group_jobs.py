@@ -133,8 +133,7 @@ def _records_a_second(shares: str) -> float:
     records = 256
     with training(
         2,
-        batch_size=records,
-        global_batch_size=records,
+        sizes={"batchSize": records, "globalBatchSize": records},
         group={"shares": shares},
     ) as job:
         members = together(job, 2)
@@ -173,7 +172,7 @@ def custom_model():
 
 def _trained_a_second(**of_job: Mapping[str, object] | Mapping[str, str]) -> float:
     """Return the records a second of two workers, each with batches of 64."""
-    with training(2, batch_size=64, added=_MLP, **of_job) as job:
+    with training(2, sizes={"batchSize": 64}, added=_MLP, **of_job) as job:
         time.sleep(_SETTLE_SECONDS)
         first, began = job.status_now().progress, time.monotonic()
         time.sleep(2 * _MEASURED_SECONDS)

@@ -34,9 +34,7 @@ _LOSS_LINE = re.compile(r"^(\S+ \S+) \w+ worker-\d+ \w+: Loss ")
 def training(
     workers: int = 3,
     *,
-    batch_size: int = 16,
-    global_batch_size: int | None = None,
-    batches_per_task: int = 8,
+    sizes: Mapping[str, int] | None = None,
     group: Mapping[str, object] | None = None,
     ps: Mapping[str, object] | None = None,
     added: str = "",
@@ -46,9 +44,7 @@ def training(
 
     Args:
         workers: How many.
-        batch_size: Records of a worker's batch.
-        global_batch_size: Records of a group's step; None: a batch of each worker.
-        batches_per_task: Of it.
+        sizes: `job.training` of batches and tasks, beside small ones.
         group: `job.allReduce` of workers that make steps together, without PS.
         ps: `job.ps` of the others; None: two.
         added: Code at the end of the model's module.
@@ -57,7 +53,6 @@ def training(
     strategy: dict[str, object] = {"ps": dict(ps or {"replicas": 2})}
     if group is not None:
         strategy = {"strategy": "allReduce", "allReduce": dict(group)}
-    sized = {} if global_batch_size is None else {"globalBatchSize": global_batch_size}
     module = ROOT / "model_zoo" / "digits" / "cnn.py"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         work = Path(folder)
@@ -74,9 +69,9 @@ def training(
                     "data": {"training": "data/digits/train"},
                     "training": {
                         "epochs": 0,
-                        "batchSize": batch_size,
-                        **sized,
-                        "batchesPerTask": batches_per_task,
+                        "batchSize": 16,
+                        "batchesPerTask": 8,
+                        **(sizes or {}),
                         "logLossSteps": 1,
                     },
                     "checkpoint": {"everySeconds": 2.0},
@@ -194,7 +189,7 @@ def master_lost(runs: int = RUNS) -> list[Row]:
     """SIGKILL the master: when is the first task leased again, do workers pause?"""
     leases, pauses = [], []
     # Tasks of a second or so: a worker holds one and the next, and goes on with them.
-    with training(batch_size=2, batches_per_task=1000) as job:
+    with training(sizes={"batchSize": 2, "batchesPerTask": 1000}) as job:
         lease_seconds = job.values.job.tasks.lease_seconds
         for run in range(runs):
             progress(f"{run + 1} of {runs}")
