@@ -6,12 +6,15 @@ Owns the verb's arguments and output. The server is `views.dashboard`'s.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
 
 from elasticdl.cli.options.arguments import Verbs, add_verb
-from elasticdl.errors import ElasticDLError, ExitCode
+from elasticdl.errors import ElasticDLError, ExitCode, SpecError
 
 _PORT = 8090  # Beside Prometheus' 9090 and the 8080 of metrics.
 
@@ -30,6 +33,8 @@ def add_parser(verbs: Verbs) -> None:
         examples=(
             "elasticdl dashboard --prometheus http://localhost:9090",
             "elasticdl dashboard --prometheus http://localhost:9090 --open --port 8091",
+            "elasticdl dashboard --prometheus https://mimir.example/prometheus "
+            "--token-file token --header 'X-Scope-OrgID: team-a'",
         ),
     )
     parser.add_argument(
@@ -37,6 +42,25 @@ def add_parser(verbs: Verbs) -> None:
         required=True,
         metavar="URL",
         help="the Prometheus, as http://localhost:9090",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="a file with the token that the Prometheus asks for (Authorization: "
+        "Bearer ...); read once, at the start",
+    )
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="sent with each question, such as a tenant's; may be said again",
+    )
+    parser.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        help="the certificate that signed the Prometheus' own, where the system does "
+        "not know it (PEM)",
     )
     parser.add_argument(
         "--port",
@@ -57,15 +81,52 @@ def add_parser(verbs: Verbs) -> None:
     )
 
 
+def headers_of(said: Sequence[str], token_file: str | None) -> dict[str, str]:
+    """Return what is sent with each question. Raises SpecError."""
+    headers = {}
+    for one in said:
+        name, colon, value = one.partition(":")
+        if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise SpecError(
+                f"--header: got {name!r}, expected NAME: VALUE, as X-Scope-OrgID: team"
+            )
+        headers[name] = value.strip()
+    if token_file is not None:
+        headers["Authorization"] = f"Bearer {_token(Path(token_file))}"
+    if wrong := [n for n, value in headers.items() if not value.isprintable()]:
+        raise SpecError(
+            f"the header {wrong[0]}: got a value of more than one line, or with signs "
+            "that cannot be sent; expected one line"
+        )
+    return headers
+
+
+def _token(file: Path) -> str:
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no text of ASCII"
+        raise SpecError(
+            f"--token-file: got {file} ({why}), expected a file that holds the token"
+        ) from None
+    if not token:
+        raise SpecError(f"--token-file: got {file}, which is empty; expected a token")
+    return token
+
+
 def dashboard(args: argparse.Namespace) -> int:
     from elasticdl.views import pages
 
     pages.plotly_script()  # told now if it is missing
 
-    from elasticdl.views.dashboard.prometheus import Prometheus
+    from elasticdl.views.dashboard.prometheus import Access, Prometheus
     from elasticdl.views.dashboard.server import Viewer, make_server
 
-    prometheus = Prometheus(args.prometheus)
+    access = Access(
+        headers_of(args.header, args.token_file),
+        Path(args.ca_file) if args.ca_file else None,
+    )
+    prometheus = Prometheus(args.prometheus, access)
     viewer = Viewer(prometheus, time.time)
     server = make_server(viewer, bind=args.bind, port=args.port)
     url = f"http://{args.bind}:{server.server_port}/"

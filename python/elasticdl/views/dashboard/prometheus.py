@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import math
 import re
+import ssl
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import PlatformError, RefusedError, SpecError
@@ -22,8 +24,24 @@ from elasticdl.views.dashboard.variables import Window
 
 _ANSWER_SECONDS = 20.0  # Prometheus' own queries may take as long on a large store.
 _SCRAPE_SECONDS = 15.0  # Grafana's own guess, where Prometheus does not say
+_WHO_ARE_YOU = (401, 403)
 # As long as a page's refresh needs the same values of labels again.
 _KEPT_SECONDS = 30.0
+
+
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: a token is for one server, and a login page is no answer."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return no other request."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a Prometheus asks of those who ask it."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    authority: Path | None = None  # a file with the certificate that signed its own
 
 
 @dataclass(frozen=True)
@@ -42,7 +60,7 @@ class TimeSeries:
 class Prometheus:
     """A Prometheus server, or one that speaks its API."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, access: Access | None = None) -> None:
         """`url`: as http://localhost:9090. Raises SpecError for an invalid one."""
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -51,6 +69,11 @@ class Prometheus:
                 "http://localhost:9090"
             )
         self.url = url.rstrip("/")
+        access = access or Access()
+        self._headers = dict(access.headers)
+        self._opener = urllib.request.build_opener(
+            _Stays, urllib.request.HTTPSHandler(context=_context(access.authority))
+        )
         self._scrape: tuple[float, float] | None = None
 
     def range(self, expression: str, window: Window) -> list[TimeSeries]:
@@ -111,9 +134,12 @@ class Prometheus:
         return max(given, default=_SCRAPE_SECONDS)
 
     def _ask(self, what: str, **params: str) -> Any:
-        request = f"{self.url}/api/v1/{what}?{urllib.parse.urlencode(params)}"
+        request = urllib.request.Request(
+            f"{self.url}/api/v1/{what}?{urllib.parse.urlencode(params)}",
+            headers=self._headers,
+        )
         try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+            with self._opener.open(request, timeout=_ANSWER_SECONDS) as answer:
                 body = answer.read()
         except urllib.error.HTTPError as error:
             raise self._refused(error) from None
@@ -146,11 +172,24 @@ class Prometheus:
         except (ValueError, TypeError, KeyError):
             if error.code == 404:
                 return RefusedError(f"{self.url} does not know this call: got 404")
+            help_ = "give the URL under which /api/v1/query is"
+            if error.code in _WHO_ARE_YOU or 300 <= error.code < 400:
+                help_ += ", and what it asks for: --token-file, --header"
             return PlatformError(
                 f"{self.url} answered {error.code} {error.reason}, expected the JSON "
-                "of Prometheus' HTTP API; give the URL under which /api/v1/query is"
+                f"of Prometheus' HTTP API; {help_}"
             )
         return RefusedError(f"Prometheus refused the query: {words}")
+
+
+def _context(authority: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=authority)
+    except OSError as error:  # also one that holds no certificate
+        raise SpecError(
+            f"--ca-file: got {authority} ({error.strerror or error}), expected a file "
+            "with a certificate (PEM)"
+        ) from None
 
 
 def _matrix(result: Any) -> list[dict[str, Any]]:
