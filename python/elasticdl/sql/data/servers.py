@@ -11,14 +11,14 @@ import gc
 import itertools
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import DataError
-from elasticdl.sql.data import tables, types
+from elasticdl.sql.data import tables, types, types_postgresql
 from elasticdl.sql.data.source import (
     NO_COLUMNS,
     Answer,
@@ -36,6 +36,8 @@ _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
 }
+# Of a table that others use: what PostgreSQL says then, and how long it waits.
+_LOCKED, _LOCK_TIMEOUT = "55P03", "5s"
 _PACKAGES = {"pymysql": "pymysql", "psycopg": "'psycopg[binary]'"}
 
 
@@ -51,7 +53,7 @@ def open_server(url: str) -> Server:
     driver = _DRIVERS.get(scheme, scheme)
     try:
         parsed = sqlalchemy.engine.make_url(f"{driver}://{rest}")
-        engine = sqlalchemy.create_engine(parsed)
+        engine = _engine(parsed)
     except ValueError:
         raise DataError(
             "--db: the URL cannot be read, expected scheme://user@host:port/name with "
@@ -75,6 +77,21 @@ def open_server(url: str) -> Server:
             "brings it, or check the spelling"
         ) from None
     return Server(engine, secret=parsed.password or "")
+
+
+def _engine(url: Any) -> Any:
+    """Return SQLAlchemy's engine; psycopg gives values as `types_postgresql` says."""
+    import sqlalchemy
+
+    if url.get_driver_name() != types_postgresql.DRIVER:
+        return sqlalchemy.create_engine(url)
+    engine = sqlalchemy.create_engine(url, use_native_hstore=False)
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        types_postgresql.load_as_text(connection.adapters)
+
+    return engine
 
 
 @dataclass(frozen=True)
@@ -101,9 +118,18 @@ class Server:
                 result = streamed.exec_driver_sql(select)
                 if not result.returns_rows:
                     raise DataError("the statement before TO returns no rows")
-                yield ServerRows(result)
+                with closing(result):
+                    stated = self._stated(connection, result)
+                    yield ServerRows(result, self.engine, stated)
         except exc.SQLAlchemyError as error:
             raise self._failed(error, "the query failed") from None
+
+    def _stated(self, connection: Any, result: Any) -> list[types_postgresql.Stated]:
+        """Return the types of a query's columns where the server can be asked."""
+        if self._engine.driver != types_postgresql.DRIVER:
+            return []
+        numbers = [one.type_code for one in result.cursor.description]
+        return types_postgresql.ask(connection, numbers)
 
     def schema(self, select: str) -> Schema | None:
         return schema_or_none(self.rows, select)
@@ -124,13 +150,48 @@ class Server:
             raise DataError(one_line(_original(error), self.secret)) from None
         return Answer(names, rows[:most_rows], len(rows) > most_rows)
 
+    def check_table(self, name: str) -> None:
+        import sqlalchemy
+        from sqlalchemy import exc
+
+        schema, _, last = name.rpartition(".")
+        try:
+            if self.engine == "postgresql":
+                self._try_swap(schema, last)
+                return
+            views = sqlalchemy.inspect(self._engine).get_view_names(schema or None)
+        except exc.SQLAlchemyError as error:
+            if getattr(_original(error), "sqlstate", "") == _LOCKED:
+                return  # Somebody reads it just now: it can be seen at the end alone.
+            raise self._failed(error, f"table {name} cannot be written") from None
+        except NotImplementedError:  # of a dialect
+            return
+        if last in views:
+            raise DataError(
+                f"`{name}` is a view, in whose place no table can come; name another "
+                "table, or drop the view"
+            )
+
+    def _try_swap(self, schema: str, name: str) -> None:
+        """Put an empty table in place, and take it back: other engines could not."""
+        from sqlalchemy import Column, Integer, MetaData, Table
+
+        aside = _aside(name)
+        table = Table(aside, MetaData(), Column("x", Integer), schema=schema or None)
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+            table.create(connection)
+            for statement in self._swap(aside, name, schema):
+                connection.exec_driver_sql(statement)
+            connection.rollback()
+
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         from sqlalchemy import MetaData, Table, exc
 
-        del came  # A driver's values say it.
         schema, _, last = name.rpartition(".")
-        aside = f"{last[:40]}_{secrets.token_hex(4)}"
-        columns = tables.columns(parquet, self.engine)
+        aside = _aside(last)
+        asked = self._engine.driver == types_postgresql.DRIVER
+        columns = tables.columns(parquet, self.engine, came if asked else NO_COLUMNS)
         table = Table(aside, MetaData(), *columns, schema=schema or None)
         written = 0
         try:
@@ -177,6 +238,11 @@ class Server:
         self._engine.dispose()
 
 
+def _aside(name: str) -> str:
+    """Return the name of a table that is made to take another one's place."""
+    return f"{name[:40]}_{secrets.token_hex(4)}"
+
+
 def _original(error: BaseException) -> BaseException:
     """Return the driver's own error: SQLAlchemy's repeats the whole statement."""
     return getattr(error, "orig", None) or error
@@ -187,6 +253,8 @@ class ServerRows:
     """A cursor on the server: its first rows were fetched, the others follow."""
 
     result: Any
+    engine: str
+    stated: Sequence[types_postgresql.Stated] = ()  # Of each column, or of none.
 
     @cached_property
     def _first(self) -> list[Sequence[Any]]:
@@ -200,8 +268,13 @@ class ServerRows:
 
     @cached_property
     def schema(self) -> Schema:
-        named = zip(self.result.keys(), self._by_column, strict=True)
-        return Schema(tuple(types.of_values(name, values) for name, values in named))
+        names, values = self.result.keys(), self._by_column
+        if self.stated:
+            known = zip(names, self.stated, values, strict=True)
+            return Schema(tuple(types_postgresql.column(*one) for one in known))
+        spans = self.engine in tables.MYSQL
+        named = zip(names, values, strict=True)
+        return Schema(tuple(types.of_values(*one, spans=spans) for one in named))
 
     @cached_property
     def preview(self) -> Preview:
@@ -218,7 +291,9 @@ class ServerRows:
 
         columns = self.schema.columns
         kinds = [
-            types.arrow_type(pa, column, first)
+            types_postgresql.arrow_type(pa, column)
+            if self.stated
+            else types.arrow_type(pa, column, first)
             for column, first in zip(columns, self._by_column, strict=True)
         ]
         fields = list(zip(self.schema.names, kinds, strict=True))

@@ -114,7 +114,7 @@ def write_training(
         for one in whole:
             _refuse_null(connection, one, label)
             _refuse_fractions(connection, one, label)
-            _refuse_infinite(connection, one, columns, label)
+            _refuse_infinite(connection, one, columns, label.column)
         classes = _classes(connection, staged, parts.training, whole, label)
         if len(classes) == 1:
             raise DataError(
@@ -144,6 +144,7 @@ def write_prediction(
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with embedded.working(file.parent) as connection:
+        _refuse_infinite(connection, staged, columns)
         made = ", ".join(settled(column, staged.schema) for column in columns)
         connection.execute(
             f"COPY (SELECT {made} FROM {staged.relation}) TO {literal(str(file))} "
@@ -160,6 +161,7 @@ def write_labelled(
     with embedded.working(folder) as connection:
         _refuse_null(connection, staged, label)
         _refuse_fractions(connection, staged, label)
+        _refuse_infinite(connection, staged, columns, label.column)
         classes = tuple(Entry(_plain(value), 0) for value in label.classes)
         if classes:
             _refuse_unknown(connection, staged, label, classes)
@@ -253,10 +255,10 @@ def _refuse_null(connection: Any, staged: Staged, label: LabelPlan) -> None:
 
 
 def _refuse_infinite(
-    connection: Any, staged: Staged, columns: tuple[ColumnPlan, ...], label: LabelPlan
+    connection: Any, staged: Staged, columns: tuple[ColumnPlan, ...], label: str = ""
 ) -> None:
-    """Raise DataError for an infinity: the mean of its column would be none."""
-    wanted = {c.column for c in columns if c.stored is Stored.FLOAT} | {label.column}
+    """Raise DataError for an infinity: no mean has one, and no prediction."""
+    wanted = {c.column for c in columns if c.stored is Stored.FLOAT} | {label}
     numbers = [
         column
         for column in staged.schema.columns

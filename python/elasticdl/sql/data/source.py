@@ -68,6 +68,12 @@ class Source(Protocol):
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         """Run a statement of the engine's own language."""
 
+    def check_table(self, name: str) -> None:
+        """Raise DataError where `put_table` could put nothing in place of that name.
+
+        Nothing is changed, whatever is there.
+        """
+
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         """Make a table of a Parquet file's rows, in place of one of that name.
 

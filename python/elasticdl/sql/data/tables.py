@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.sql.data import types
-from elasticdl.sql.plan import Kind
+from elasticdl.sql.data.source import NO_COLUMNS
+from elasticdl.sql.plan import Kind, Schema
 
 MYSQL = ("mysql", "mariadb")
 # Without it what does not fit is cut, and only a warning says so.
@@ -21,13 +22,38 @@ _INTERVALS = (*MYSQL, "postgresql")
 _INSERT_ROWS = 2000
 
 
-def columns(parquet_file: Path, engine: str) -> list[Any]:
-    """Return the columns of a table for a Parquet file's rows."""
+def columns(parquet_file: Path, engine: str, came: Schema = NO_COLUMNS) -> list[Any]:
+    """Return the columns of a table for a Parquet file's rows.
+
+    Those of the query `came` have the types that they had there.
+    """
     import sqlalchemy as sa
     from pyarrow import parquet
 
     schema = parquet.read_schema(parquet_file)
-    return [sa.Column(one.name, _type(one.type, engine)) for one in schema]
+    stated = {one.name: one.stated for one in came.columns if not one.rounded}
+    return [
+        sa.Column(
+            one.name,
+            _named(stated[one.name])
+            if stated.get(one.name)
+            else _type(one.type, engine),
+        )
+        for one in schema
+    ]
+
+
+def _named(stated: str) -> Any:
+    """Return a type by the engine's own name of it."""
+    from sqlalchemy.types import UserDefinedType
+
+    class Named(UserDefinedType[Any]):
+        cache_ok = True
+
+        def get_col_spec(self, **_: Any) -> str:
+            return stated
+
+    return Named()
 
 
 def _type(arrow: Any, engine: str) -> Any:

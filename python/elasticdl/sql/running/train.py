@@ -22,8 +22,11 @@ from elasticdl.sql import generate, planning
 from elasticdl.sql.data import shards, statistics
 from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.data.shards import Shards, Staged
+from elasticdl.sql.labels import at_attribute
+from elasticdl.sql.metrics import misfit
 from elasticdl.sql.models import OWN
 from elasticdl.sql.plan import Generated, Head, LabelPlan, Places, Statistics, TrainPlan
+from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.registry import (
     Description,
     ModelVersion,
@@ -111,6 +114,7 @@ def prepare(
         division=plan.split,
         validation=validation,
     )
+    _refuse_metrics(statement, plan, made, text)
     for one in (staged, validation):
         if one is not None:
             one.path.unlink()
@@ -147,6 +151,15 @@ def _hinting(statement: Train) -> Iterator[None]:
             f"{error}; {word} before LABEL belongs to the SELECT, unless TO TRAIN "
             f"stands between: SELECT ... TO TRAIN DNNClassifier {word} ... LABEL ..."
         ) from error
+
+
+def _refuse_metrics(statement: Train, plan: TrainPlan, made: Shards, text: str) -> None:
+    """Raise StatementError for metrics of two classes, where later rows had a third."""
+    wrong = misfit(with_classes(plan.label, made).head, plan.metrics)
+    if wrong:
+        at = at_attribute(statement, "validation.metrics")
+        said = f"{wrong}, as `{plan.label.column}` has {len(made.classes)} classes"
+        raise StatementError(text, [Problem(at, f"{said}, not all in the first rows")])
 
 
 def _generated(plan: TrainPlan, measured: Statistics, places: Places) -> Generated:
