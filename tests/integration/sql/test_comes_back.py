@@ -181,7 +181,12 @@ def test_arrays_that_are_empty_first_have_the_kind_of_their_type(
         ("ROW(n, 'a')", "column `x` is a record"),
         (
             "ARRAY[[n, 1], [2, 3]]",
-            r"column `x` is a integer\[\]\[\], whose shape would be lost",
+            r"`x` is a integer\[\]\[\], with values as \{\{1,1\},",
+        ),
+        ("'[0:1]={1,2}'::int[]", r"`x` is a integer\[\]\[\], with values as \[0:1\]="),
+        (
+            "CASE WHEN n > 1 THEN ARRAY[['a']] ELSE '{}' END",
+            r"with values as \{\{a\}\}, w",
         ),
     ],
 )
@@ -196,13 +201,17 @@ def test_what_cannot_come_back_is_refused_before_anything_is_read(
                       "generate_series(1, 3) n", tmp_path) == 3  # fmt: skip
 
 
-def test_an_array_in_an_array_that_comes_late_is_named(
-    source: Source, tmp_path: Path
+@pytest.mark.parametrize(
+    ("value", "item"),
+    [("ARRAY[[n]]", "integer"), ("'[0:0]={1}'::int[]", "integer"),
+     ("ARRAY[['a']]", "text"), ("ARRAY[[1.5]]", "number")],
+)  # fmt: skip
+def test_an_array_with_a_shape_that_comes_late_is_named(
+    source: Source, tmp_path: Path, value: str, item: str
 ) -> None:
-    late = _LATE.format("ARRAY[[n]]").replace("END", "ELSE '{}' END")
-    with pytest.raises(
-        DataError, match=r"column `x`: got .* expected array of integer"
-    ):
+    late = _LATE.format(value).replace("END", "ELSE '{}' END")
+    told = f"column `x`: got .*, expected array of {item}"
+    with pytest.raises(DataError, match=told):
         _predicted(source, late, tmp_path)
 
 

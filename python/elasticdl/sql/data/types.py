@@ -179,7 +179,7 @@ def to_arrow(pa: Any, column: Column, values: Sequence[Any], kind: Any) -> Any:
 def _converted_in_silence(
     column: Column, values: Sequence[Any], *, kind: Any, pa: Any
 ) -> bool:
-    """Whether a fraction would be cut off, or bytes and text taken for each other."""
+    """Whether Arrow would take a value for another one: cut off, decoded, split."""
     there = set(map(type, values)) - {type(None)}  # the quickest look at all of them
     if pa.types.is_binary(kind):
         return str in there
@@ -187,6 +187,8 @@ def _converted_in_silence(
         if column.stated == ONLY_NULL and there - {str}:
             return True
         return any(issubclass(one, _BYTES) for one in there)
+    if column.kind is Kind.ARRAY and str in there:
+        return True  # Arrow takes it for the list of its letters.
     if column.kind is Kind.ARRAY and column.item is Kind.INTEGER:
         values = [item for one in values if one is not None for item in one]
         there = set(map(type, values))

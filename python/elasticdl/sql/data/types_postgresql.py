@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from elasticdl.sql.plan import Column, Kind
@@ -47,7 +48,6 @@ _AS_TEXT = {
 KINDS: dict[str, Kind] = {**_SEVERAL, **dict.fromkeys(_TIMES, Kind.TIME), **_AS_TEXT}
 _ENUM, _PSEUDO = "e", "p"  # What pg_type calls them.
 _NUMERIC = "numeric"
-_NATIVE = {*_SEVERAL, *_TIMES, *(f"{name}[]" for name in _SEVERAL), "oid"}
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,37 @@ class Stated:
 
 
 def load_as_text(adapters: Any) -> None:
-    """Let a connection give all values as text whose types are in no column's table."""
+    """Let a connection give as text what is in no table here."""
     from psycopg.types.string import TextLoader
 
     for info in list(adapters.types):
-        stated = "bpchar" if info.name == "bpchar" else info.regtype
-        for oid, name in ((info.oid, stated), (info.array_oid, f"{stated}[]")):
-            if oid and name not in _NATIVE:
-                adapters.register_loader(oid, TextLoader)
+        name = "bpchar" if info.name == "bpchar" else info.regtype
+        if info.oid and name not in (*_SEVERAL, *_TIMES, "oid"):
+            adapters.register_loader(info.oid, TextLoader)
+        if info.array_oid:
+            several = name in _SEVERAL
+            loader = _flat_arrays(info.oid) if several else TextLoader
+            adapters.register_loader(info.array_oid, loader)
+
+
+@cache
+def _flat_arrays(of: int) -> Any:
+    """Return a loader of arrays; one with a shape of its own it gives as text.
+
+    A list has no shape: {{1},{2}} would come back with nothing but its values, and
+    [0:1]={1,2} with other places for them.
+    """
+    from psycopg.types.array import ArrayLoader
+
+    class FlatArrays(ArrayLoader):
+        base_oid = of
+
+        def load(self, data: Any) -> Any:
+            if bytes(data[:1]) == b"[" or bytes(data[:2]) == b"{{":
+                return bytes(data).decode(errors="replace")
+            return super().load(data)
+
+    return FlatArrays
 
 
 def ask(connection: Any, numbers: Iterable[int]) -> list[Stated]:
@@ -90,10 +113,11 @@ def column(name: str, stated: Stated, values: Sequence[Any]) -> Column:
     rounded = stated.name.removesuffix("[]") == _NUMERIC
     item = _SEVERAL.get(stated.name.removesuffix("[]"))
     if stated.name.endswith("[]") and item is not None:
-        if any(isinstance(part, list) for value in values for part in value or ()):
+        shaped = next((one for one in values if isinstance(one, str)), "")
+        if shaped:
             lost = (
-                "whose shape would be lost; leave it out, or CAST it to text in the "
-                "SELECT"
+                f"with values as {shaped[:40]}, whose shape would be lost; leave it "
+                "out, or CAST it to text in the SELECT"
             )
             return Column(name, Kind.OTHER, stated=f"{stated.name}[]", lost=lost)
         return Column(name, Kind.ARRAY, item=item, stated=stated.name, rounded=rounded)
