@@ -219,19 +219,20 @@ class EmbeddedRows:
             self.schema, values, table.num_rows, table.num_rows < PREVIEW_ROWS
         )
 
-    def write(self, path: Path) -> int:
+    def write(self, path: Path, *, kept: bool = False) -> int:
+        del kept  # A column has values of one type.
         columns = zip(self.relation.columns, self.relation.types, strict=True)
-        kept = [one for one in (_kept(name, kind) for name, kind in columns) if one]
+        staged = [one for one in (_staged(name, kind) for name, kind in columns) if one]
         relation = self.relation
-        if kept:
-            relation = relation.project(f"* REPLACE ({', '.join(kept)})")
+        if staged:
+            relation = relation.project(f"* REPLACE ({', '.join(staged)})")
         relation.write_parquet(
             str(path), compression="lz4_raw", row_group_size=_STAGED_ROWS
         )
         return count_rows(path)
 
 
-def _kept(column: str, kind: Any) -> str:
+def _staged(column: str, kind: Any) -> str:
     """Return a column as a type that Parquet has; "" where it is one already.
 
     Each value is read back as what it was, too: what would not be the same is an error.

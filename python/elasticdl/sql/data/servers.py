@@ -285,7 +285,7 @@ class ServerRows:
         number = len(self._first)
         return Preview(self.schema, values, number, number < PREVIEW_ROWS)
 
-    def write(self, path: Path) -> int:
+    def write(self, path: Path, *, kept: bool = False) -> int:
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -315,7 +315,7 @@ class ServerRows:
                 if not rows:
                     continue
                 arrays = [
-                    types.to_arrow(pa, column, values, kind)
+                    types.to_arrow(pa, column, values, kind, kept=kept)
                     for column, values, kind in zip(
                         columns, zip(*rows, strict=True), kinds, strict=True
                     )

@@ -44,8 +44,12 @@ class Rows(Protocol):
     def preview(self) -> Preview:
         """The first rows, at most PREVIEW_ROWS."""
 
-    def write(self, path: Path) -> int:
-        """Write all rows as one Parquet file; return how many. Once."""
+    def write(self, path: Path, *, kept: bool = False) -> int:
+        """Write all rows as one Parquet file; return how many. Once.
+
+        With `kept` they are to come back as they are: Raises DataError for a value that
+        is among those of another type, which it would become one of.
+        """
 
 
 class Source(Protocol):

@@ -23,6 +23,7 @@ import decimal
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from elasticdl.errors import DataError
@@ -42,6 +43,7 @@ _OF_VALUES: tuple[tuple[type, Kind], ...] = (
     (list, Kind.ARRAY),
     (tuple, Kind.ARRAY),
 )
+_TEXTS = (str, uuid.UUID)
 _BYTES = (bytes, bytearray, memoryview)
 ONLY_NULL = "only NULL"  # What is stated of a column without any value.
 _AS_TEXT = "which would come back as text; leave it out, or CAST it in the SELECT"
@@ -86,7 +88,7 @@ def _comes_back(kind: Kind, found: dict[type, list[Any]], *, spans: bool) -> boo
     if kind is Kind.OTHER:
         return all(issubclass(one, _BYTES) for one in found)
     if kind is Kind.TEXT:
-        return all(issubclass(one, str | uuid.UUID) for one in found)
+        return all(issubclass(one, _TEXTS) for one in found)
     if datetime.timedelta in found and not spans:
         return False
     times = found.get(datetime.time, ())
@@ -147,23 +149,26 @@ def _arrow_time(pa: Any, value: Any) -> Any:
     return pa.time64("us")
 
 
-def to_arrow(pa: Any, column: Column, values: Sequence[Any], kind: Any) -> Any:
+def to_arrow(
+    pa: Any, column: Column, values: Sequence[Any], kind: Any, *, kept: bool = False
+) -> Any:
     """Return a batch of a server's values as an Arrow array.
 
     Raises DataError that names the column and a value of another type than the first
-    rows had.
+    rows had; with `kept`, where values are to come back, also a number among text.
     """
     # As they are first: to look at each value takes as long as all the rest.
     binary = pa.types.is_binary(kind)
-    wrong = _converted_in_silence(column, values, kind=kind, pa=pa)
+    silent = partial(_converted_in_silence, column, kind=kind, kept=kept, pa=pa)
+    wrong = silent(values)
     for given in () if wrong else (values, _plain(column, values)):
         with contextlib.suppress(*_refusals(pa)):
             return pa.array(given, kind)
     if column.kind in (Kind.TEXT, Kind.OTHER) and not binary and not wrong:
         return pa.array([None if v is None else text_of(v) for v in values], kind)
-    odd = next(v for v in values if not _fits(pa, column, v, kind))
+    odd = next(v for v in values if silent([v]) or not _fits(pa, column, v, kind))
     got = f"column `{column.name}`: got {text_of(odd)[:60]!r} ({type(odd).__name__})"
-    if column.stated == ONLY_NULL:
+    if column.stated == ONLY_NULL and kept:
         raise DataError(
             f"{got} behind rows that had only NULL, which says no type; begin with "
             f"rows that have a value: ORDER BY {column.name} IS NULL"
@@ -177,16 +182,17 @@ def to_arrow(pa: Any, column: Column, values: Sequence[Any], kind: Any) -> Any:
 
 
 def _converted_in_silence(
-    column: Column, values: Sequence[Any], *, kind: Any, pa: Any
+    column: Column, values: Sequence[Any], *, kind: Any, kept: bool, pa: Any
 ) -> bool:
     """Whether Arrow would take a value for another one: cut off, decoded, split."""
     there = set(map(type, values)) - {type(None)}  # the quickest look at all of them
     if pa.types.is_binary(kind):
         return str in there
     if column.kind is Kind.TEXT:
-        if column.stated == ONLY_NULL and there - {str}:
-            return True
-        return any(issubclass(one, _BYTES) for one in there)
+        refused = kept and not all(issubclass(one, _TEXTS) for one in there)
+        return refused or any(issubclass(one, _BYTES) for one in there)
+    if column.kind is Kind.NUMBER and kept and int in there and not column.rounded:
+        return any(isinstance(v, int) and v != float(v) for v in values)
     if column.kind is Kind.ARRAY and str in there:
         return True  # Arrow takes it for the list of its letters.
     if column.kind is Kind.ARRAY and column.item is Kind.INTEGER:
@@ -218,8 +224,6 @@ def _float(value: Any) -> Any:
 
 
 def _fits(pa: Any, column: Column, value: Any, kind: Any) -> bool:
-    if _converted_in_silence(column, [value], kind=kind, pa=pa):
-        return False
     if column.kind is Kind.TEXT:
         return True  # numbers among text are text
     try:

@@ -58,7 +58,7 @@ def stage(
         for line in _rounded(rows.schema) if kept else ():
             session.say(line)
         path = folder / _ROWS
-        staged = Staged(path, rows.schema, rows.write(path))
+        staged = Staged(path, rows.schema, rows.write(path, kept=kept))
     tree = {**asdict(staged), "path": ""}
     write_whole(folder / _STAGED, json.dumps(tree), durable=False)
     return staged

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError
 from elasticdl.sql import planning
@@ -105,7 +106,7 @@ def _through(source: Source, select: str, folder: Path, name: str = "back") -> i
     """Stage a query's rows and put them back as a table."""
     path = folder / "rows.parquet"
     with source.rows(select) as rows:
-        rows.write(path)
+        rows.write(path, kept=True)
         schema = rows.schema
     return source.put_table(name, path, schema)
 
@@ -204,6 +205,8 @@ def test_a_number_of_too_many_digits_inside_others_is_named_with_its_column(
         (1.5, b"b", r"got '62' .bytes., expected number"),
         (None, b"b", r"got '62' .bytes. behind rows that had only NULL.*x IS NULL"),
         (None, 7, r"got '7' .int. behind rows that had only NULL"),
+        ("a", 7, r"got '7' .int., expected text"),
+        (1.5, 2**53 + 1, r"got '9007199254740993' .int., expected number"),
     ],
 )
 def test_a_later_value_of_sqlite_that_fits_no_column_is_named(
@@ -218,6 +221,22 @@ def test_a_later_value_of_sqlite_that_fits_no_column_is_named(
     with pytest.raises(DataError, match=f"column `x`: {told}"):
         _through(source, "SELECT x FROM t", tmp_path)
     source.close()
+
+
+@pytest.mark.parametrize("first", [None, "a"])
+def test_a_later_number_among_text_is_text_where_nothing_comes_back(
+    tmp_path: Path, first: object
+) -> None:
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute("CREATE TABLE t (x)")
+        rows = [(first,)] * 10_000 + [(7,)]
+        connection.executemany("INSERT INTO t VALUES (?)", rows)
+    connection.close()
+    source = open_source(str(tmp_path / "t.sqlite"))
+    with source.rows("SELECT x FROM t") as found:
+        found.write(tmp_path / "rows.parquet")
+    source.close()
+    assert pq.read_table(tmp_path / "rows.parquet")["x"].to_pylist()[-1] == "7"
 
 
 @pytest.mark.parametrize(
