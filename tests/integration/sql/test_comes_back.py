@@ -215,6 +215,19 @@ def test_an_array_with_a_shape_that_comes_late_is_named(
         _predicted(source, late, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["'infinity'::date", "'infinity'::timestamp", "'0044-03-15 BC'::date",
+     "'24:00'::time"],
+)  # fmt: skip
+def test_a_time_that_python_has_not_is_refused_with_what_to_write(
+    source: Source, tmp_path: Path, value: str
+) -> None:
+    with pytest.raises(DataError, match=r"'.*'.*CAST its column to text"):
+        _predicted(source, f"SELECT 1 AS n, {value} AS x", tmp_path)
+    assert _predicted(source, f"SELECT 1 AS n, {value}::text AS x", tmp_path) == 1
+
+
 @pytest.mark.parametrize("value", ["ARRAY['sad'::mood]", "ARRAY[gen_random_uuid()]"])
 def test_arrays_that_are_no_values_of_a_category_say_what_to_write(
     source: Source, value: str

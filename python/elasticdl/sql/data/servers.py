@@ -232,7 +232,17 @@ class Server:
         ]
 
     def _failed(self, error: BaseException, doing: str) -> DataError:
-        return failed(_original(error), doing=doing, secret=self.secret)
+        from sqlalchemy import exc
+
+        original = _original(error)
+        told = failed(original, doing=doing, secret=self.secret)
+        of_driver = getattr(original, "sqlstate", "") is None
+        if not (of_driver and isinstance(error, exc.DataError)):
+            return told
+        # Of psycopg itself, not of the server: for infinity, 24:00 and years BC.
+        return DataError(
+            f"{told}; Python has no such value: CAST its column to text in the SELECT"
+        )
 
     def close(self) -> None:
         self._engine.dispose()
