@@ -5,6 +5,7 @@ Compared by the server itself, in its own text: a driver may show two values ali
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,15 @@ from elasticdl.errors import DataError, SpecError
 from elasticdl.sql import planning
 from elasticdl.sql.data import types_postgresql
 from elasticdl.sql.data.source import Source, open_source
-from elasticdl.sql.plan import ColumnPlan, Head, Kind, LabelPlan, Schema, Stored
+from elasticdl.sql.plan import (
+    NULL_INTEGER,
+    ColumnPlan,
+    Head,
+    Kind,
+    LabelPlan,
+    Schema,
+    Stored,
+)
 from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import Description, Registry
 from elasticdl.sql.running import predict
@@ -55,6 +64,8 @@ VALUES = {
     "text[]": "'{}'",
     "bigint[]": "'{9007199254740993,NULL}'",
     "boolean[]": "'{t,f,NULL}'",
+    "numeric(38,10)": "'1234567890123456789012345678.0123456789'",
+    "numeric(4,2)": "'1.50'",
     "real": "'1.1'",
     "real[]": "'{1.1,NaN}'",
     "smallint": "'-1'",
@@ -305,6 +316,46 @@ def test_the_table_of_types_has_what_the_server_calls_them(source: Source) -> No
     for stated in types_postgresql.KINDS:
         told = _run(source, f"SELECT format_type('{stated}'::regtype, -1)")
         assert told == ((stated,),)
+
+
+@pytest.mark.parametrize("stored", [Stored.FLOAT, Stored.INTEGER])
+def test_a_model_takes_decimals_that_come_back(
+    source: Source, tmp_path: Path, stored: Stored
+) -> None:
+    select = "SELECT CAST(7 AS numeric(20, 4)) AS n UNION ALL SELECT NULL"
+    session, about = _session(source, tmp_path), _about(ColumnPlan("n", "n", stored))
+    text = f"{select} TO PREDICT USING m"
+    (statement,) = planning.read_statements(text, source.engine)
+    assert predict.prepare(session, statement, about, tmp_path) == 2
+    seven, null = pq.read_table(tmp_path / "shards")["n"].to_pylist()
+    assert seven == 7
+    assert null == NULL_INTEGER if stored is Stored.INTEGER else math.isnan(null)
+
+
+def test_a_decimal_that_is_no_number_is_named(source: Source, tmp_path: Path) -> None:
+    select = "SELECT n, CASE n WHEN 2 THEN 'NaN' ELSE 1.5 END::numeric(4, 2) AS x FROM "
+    with pytest.raises(
+        DataError, match=r"column `x`: got 'NaN' .Decimal., expected nu"
+    ):
+        _predicted(source, select + "generate_series(1, 3) n", tmp_path)
+
+
+def test_decimals_of_mariadb_come_back_with_all_digits(tmp_path: Path) -> None:
+    with servers.mariadb(tmp_path / "server") as one:
+        source = open_source(one.url)
+        _run(
+            source,
+            "CREATE TABLE prices (n INT, x DECIMAL(30, 10), y DECIMAL(4, 2))",
+            "INSERT INTO prices VALUES (1, 12345678901234567890.0123456789, 1.50), "
+            "(2, NULL, NULL)",
+        )
+        (tmp_path / "p").mkdir()
+        assert _predicted(source, "SELECT * FROM prices", tmp_path / "p") == 2
+        told = "SELECT n, CAST(x AS CHAR), CAST(y AS CHAR) FROM {} ORDER BY n"
+        found = _run(source, told.format("back"))
+        assert found == _run(source, told.format("prices"))
+        assert found[0][1:] == ("12345678901234567890.0123456789", "1.50")
+        source.close()
 
 
 def test_a_view_of_mariadb_is_no_target(tmp_path: Path) -> None:

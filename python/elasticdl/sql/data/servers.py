@@ -1,24 +1,22 @@
 """Databases that SQLAlchemy reaches: SQLite, MySQL, MariaDB, PostgreSQL and others.
 
-Owns cursors on the server's side, rows in batches of Arrow, and tables put in place;
+Owns cursors on the server's side, whose rows are `cursor`'s, and tables put in place;
 what their columns are is in `tables`. Called by `source`. Types are those of the values
 that drivers return (`types`), as few drivers agree in how they name them.
 """
 
 from __future__ import annotations
 
-import gc
-import itertools
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import DataError
-from elasticdl.sql.data import tables, types, types_postgresql
+from elasticdl.sql.data import tables, types_postgresql
+from elasticdl.sql.data.cursor import ServerRows
 from elasticdl.sql.data.source import (
     NO_COLUMNS,
     Answer,
@@ -26,9 +24,8 @@ from elasticdl.sql.data.source import (
     one_line,
     schema_or_none,
 )
-from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
+from elasticdl.sql.plan import Schema
 
-_BATCH_ROWS = 8192  # Rows on their way: a few MB, whatever the table's size.
 # What a URL names alone, where SQLAlchemy would look for a driver nobody installs.
 _DRIVERS = {
     "mysql": "mysql+pymysql",
@@ -119,17 +116,20 @@ class Server:
                 if not result.returns_rows:
                     raise DataError("the statement before TO returns no rows")
                 with closing(result):
-                    stated = self._stated(connection, result)
-                    yield ServerRows(result, self.engine, stated)
+                    # Before the last row is fetched: then there is no cursor.
+                    described = tuple(result.cursor.description)
+                    stated = self._stated(connection, described)
+                    yield ServerRows(result, self.engine, described, stated)
         except exc.SQLAlchemyError as error:
             raise self._failed(error, "the query failed") from None
 
-    def _stated(self, connection: Any, result: Any) -> list[types_postgresql.Stated]:
+    def _stated(
+        self, connection: Any, described: Sequence[Any]
+    ) -> list[types_postgresql.Stated]:
         """Return the types of a query's columns where the server can be asked."""
         if self._engine.driver != types_postgresql.DRIVER:
             return []
-        numbers = [one.type_code for one in result.cursor.description]
-        return types_postgresql.ask(connection, numbers)
+        return types_postgresql.ask(connection, described)
 
     def schema(self, select: str) -> Schema | None:
         return schema_or_none(self.rows, select)
@@ -191,7 +191,9 @@ class Server:
         schema, _, last = name.rpartition(".")
         aside = _aside(last)
         asked = self._engine.driver == types_postgresql.DRIVER
-        columns = tables.columns(parquet, self.engine, came if asked else NO_COLUMNS)
+        if not asked:
+            came = tables.decimals_of(came)
+        columns = tables.columns(parquet, self.engine, came)
         table = Table(aside, MetaData(), *columns, schema=schema or None)
         written = 0
         try:
@@ -199,7 +201,7 @@ class Server:
                 if self.engine in tables.MYSQL:
                     connection.exec_driver_sql(tables.STRICT)
                 table.create(connection)
-                for batch in tables.batches(parquet, self.engine):
+                for batch in tables.batches(parquet, self.engine, came):
                     connection.execute(table.insert(), batch)
                     written += len(batch)
                 for statement in self._swap(aside, last, schema):
@@ -256,99 +258,3 @@ def _aside(name: str) -> str:
 def _original(error: BaseException) -> BaseException:
     """Return the driver's own error: SQLAlchemy's repeats the whole statement."""
     return getattr(error, "orig", None) or error
-
-
-@dataclass(frozen=True)
-class ServerRows:
-    """A cursor on the server: its first rows were fetched, the others follow."""
-
-    result: Any
-    engine: str
-    stated: Sequence[types_postgresql.Stated] = ()  # Of each column, or of none.
-
-    @cached_property
-    def _first(self) -> list[Sequence[Any]]:
-        found: list[Sequence[Any]] = self.result.fetchmany(PREVIEW_ROWS)
-        return found
-
-    @cached_property
-    def _by_column(self) -> list[tuple[Any, ...]]:
-        columns = list(zip(*self._first, strict=True))
-        return columns or [() for _ in self.result.keys()]  # noqa: SIM118
-
-    @cached_property
-    def schema(self) -> Schema:
-        names, values = self.result.keys(), self._by_column
-        if self.stated:
-            known = zip(names, self.stated, values, strict=True)
-            return Schema(tuple(types_postgresql.column(*one) for one in known))
-        spans = self.engine in tables.MYSQL
-        named = zip(names, values, strict=True)
-        return Schema(tuple(types.of_values(*one, spans=spans) for one in named))
-
-    @cached_property
-    def preview(self) -> Preview:
-        values = {
-            column.name: tuple(map(_shown, found))
-            for column, found in zip(self.schema.columns, self._by_column, strict=True)
-        }
-        number = len(self._first)
-        return Preview(self.schema, values, number, number < PREVIEW_ROWS)
-
-    def write(self, path: Path, *, kept: bool = False) -> int:
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        columns = self.schema.columns
-        kinds = [
-            types_postgresql.arrow_type(pa, column)
-            if self.stated
-            else types.arrow_type(pa, column, first)
-            for column, first in zip(columns, self._by_column, strict=True)
-        ]
-        fields = list(zip(self.schema.names, kinds, strict=True))
-        schema = pa.schema(fields)
-        written = 0
-        fetched = iter(lambda: self.result.fetchmany(_BATCH_ROWS), [])
-        texts = [name for name, kind in fields if pa.types.is_string(kind)]
-        with (
-            _without_collector(),
-            parquet.ParquetWriter(
-                path,
-                schema,
-                compression="lz4",
-                use_dictionary=texts,
-                write_statistics=False,
-            ) as file,
-        ):
-            for rows in itertools.chain([self._first], fetched):
-                if not rows:
-                    continue
-                arrays = [
-                    types.to_arrow(pa, column, values, kind, kept=kept)
-                    for column, values, kind in zip(
-                        columns, zip(*rows, strict=True), kinds, strict=True
-                    )
-                ]
-                file.write_batch(pa.record_batch(arrays, schema=schema))
-                written += len(rows)
-        return written
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Look for no garbage: rows have no cycles, and it took half of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _shown(value: Any) -> Any:
-    """Return a value as the preview has it: plain numbers, text, lists."""
-    if value is None or isinstance(value, bool | int | float | str | list):
-        return value
-    return float(value) if types.kind_of(value) is Kind.NUMBER else value

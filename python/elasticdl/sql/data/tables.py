@@ -43,6 +43,11 @@ def columns(parquet_file: Path, engine: str, came: Schema = NO_COLUMNS) -> list[
     ]
 
 
+def decimals_of(came: Schema) -> Schema:
+    """Return the columns of a query that have decimals with all digits."""
+    return Schema(tuple(c for c in came.columns if types.is_decimal(c)))
+
+
 def _named(stated: str) -> Any:
     """Return a type by the engine's own name of it."""
     from sqlalchemy.types import UserDefinedType
@@ -90,14 +95,24 @@ def _type(arrow: Any, engine: str) -> Any:
     return next((kind for fits, kind in known if fits(arrow)), text)
 
 
-def batches(parquet_file: Path, engine: str) -> Iterator[list[dict[str, Any]]]:
-    """Yield a Parquet file's rows as drivers take them, some at a time."""
+def batches(
+    parquet_file: Path, engine: str, came: Schema = NO_COLUMNS
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield a Parquet file's rows as drivers take them, some at a time.
+
+    Decimals of the query `came` are as they were, others are floats.
+    """
     from pyarrow import parquet
+
+    exact = set(decimals_of(came).names)
 
     with parquet.ParquetFile(parquet_file) as file:
         for batch in file.iter_batches(_INSERT_ROWS):
             rows = batch.to_pylist()
-            yield [{k: _given(v, engine) for k, v in row.items()} for row in rows]
+            yield [
+                {k: v if k in exact else _given(v, engine) for k, v in row.items()}
+                for row in rows
+            ]
 
 
 def _given(value: Any, engine: str) -> Any:

@@ -21,6 +21,7 @@ import contextlib
 import datetime
 import decimal
 import json
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -45,6 +46,8 @@ _OF_VALUES: tuple[tuple[type, Kind], ...] = (
 )
 _TEXTS = (str, uuid.UUID)
 _BYTES = (bytes, bytearray, memoryview)
+_MOST_DIGITS = 38  # Of a decimal of Arrow and of DuckDB.
+_DECIMAL = re.compile(r"(?:DECIMAL|numeric)\((\d+),(\d+)\)")
 ONLY_NULL = "only NULL"  # What is stated of a column without any value.
 _AS_TEXT = "which would come back as text; leave it out, or CAST it in the SELECT"
 LARGEST, SMALLEST = 2**63 - 1, -(2**63) + 1  # -2**63 stands for NULL
@@ -120,6 +123,24 @@ def _common(kinds: set[Kind]) -> Kind:
     if kinds <= {Kind.INTEGER, Kind.NUMBER, Kind.BOOLEAN, Kind.TEXT}:
         return Kind.TEXT
     return Kind.OTHER
+
+
+def exact_decimal(digits: Any, scale: Any, name: str = "DECIMAL") -> str:
+    """Return the type of decimals that come back with all digits; "" if none does."""
+    if digits is None or not 0 <= scale <= digits <= _MOST_DIGITS:
+        return ""
+    return f"{name}({digits},{scale})"
+
+
+def is_decimal(column: Column) -> bool:
+    """Whether all digits of a server's column are kept."""
+    return _DECIMAL.fullmatch(column.stated) is not None
+
+
+def decimal_type(pa: Any, column: Column) -> Any:
+    """Return the Arrow type that keeps all digits of a column; None where none does."""
+    found = _DECIMAL.fullmatch(column.stated)
+    return pa.decimal128(int(found[1]), int(found[2])) if found else None
 
 
 def arrow_type(pa: Any, column: Column, first: Sequence[Any] = ()) -> Any:
@@ -226,11 +247,11 @@ def _float(value: Any) -> Any:
 def _fits(pa: Any, column: Column, value: Any, kind: Any) -> bool:
     if column.kind is Kind.TEXT:
         return True  # numbers among text are text
-    try:
-        pa.array(_plain(column, [value]), kind)
-    except _refusals(pa):
-        return False
-    return True
+    for given in ([value], _plain(column, [value])):
+        with contextlib.suppress(*_refusals(pa)):
+            pa.array(given, kind)
+            return True
+    return False
 
 
 def plain(value: Any) -> Any:

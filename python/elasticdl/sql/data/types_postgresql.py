@@ -11,11 +11,12 @@ NULL in the first rows has one, and so has an array that is empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from elasticdl.sql.data import types
 from elasticdl.sql.plan import Column, Kind
 
 DRIVER = "psycopg"
@@ -52,10 +53,14 @@ _NUMERIC = "numeric"
 
 @dataclass(frozen=True)
 class Stated:
-    """What the server says of a type: its name, and `typtype` of pg_type."""
+    """What the server says of a type: its name, and `typtype` of pg_type.
+
+    `decimal` is the name with the digits, where they are declared and all are kept.
+    """
 
     name: str
     sort: str
+    decimal: str = ""
 
 
 def load_as_text(adapters: Any) -> None:
@@ -92,17 +97,26 @@ def _flat_arrays(of: int) -> Any:
     return FlatArrays
 
 
-def ask(connection: Any, numbers: Iterable[int]) -> list[Stated]:
-    """Return what the server says of some types, by their numbers."""
-    wanted = list(numbers)
-    listed = ", ".join(map(str, sorted(set(wanted)))) or "0"
+def ask(connection: Any, description: Sequence[Any]) -> list[Stated]:
+    """Return what the server says of the types of a cursor's columns."""
+    listed = ", ".join({str(one.type_code) for one in description}) or "0"
     found = connection.exec_driver_sql(
         "SELECT oid::int8, format_type(oid, -1), typtype::text FROM pg_type "
         f"WHERE oid IN ({listed})",
         execution_options={"stream_results": False},
     ).fetchall()
-    known = {number: Stated(name, sort) for number, name, sort in found}
-    return [known[number] for number in wanted]
+    known = {number: (name, sort) for number, name, sort in found}
+    return [
+        _stated(*known.get(one.type_code, ("type of no name", _PSEUDO)), one)
+        for one in description
+    ]
+
+
+def _stated(name: str, sort: str, one: Any) -> Stated:
+    exact = (
+        types.exact_decimal(one.precision, one.scale, name) if name == _NUMERIC else ""
+    )
+    return Stated(name, sort, exact)
 
 
 def column(name: str, stated: Stated, values: Sequence[Any]) -> Column:
@@ -110,6 +124,8 @@ def column(name: str, stated: Stated, values: Sequence[Any]) -> Column:
     if stated.sort == _PSEUDO:
         lost = "which no table can have; leave it out, or CAST it to text in the SELECT"
         return Column(name, Kind.OTHER, stated=stated.name, lost=lost)
+    if stated.decimal:
+        return Column(name, Kind.NUMBER, stated=stated.decimal)
     rounded = stated.name.removesuffix("[]") == _NUMERIC
     item = _SEVERAL.get(stated.name.removesuffix("[]"))
     if stated.name.endswith("[]") and item is not None:
