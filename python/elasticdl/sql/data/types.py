@@ -82,8 +82,15 @@ def of_values(
         if item in (Kind.ARRAY, Kind.OTHER, Kind.TIME):
             kind, item = Kind.OTHER, None
     lost = "" if _comes_back(kind, found, spans=spans) else _AS_TEXT
-    rounded = kind is Kind.NUMBER and set(found) != {float}
+    rounded = kind is Kind.NUMBER and (
+        decimal.Decimal in found or any(map(_is_rounded, found.get(int, ())))
+    )
     return Column(name, kind, item=item, stated=stated, lost=lost, rounded=rounded)
+
+
+def _is_rounded(value: int) -> bool:
+    """Whether a double has not all digits of a whole number."""
+    return value != float(value)
 
 
 def _comes_back(kind: Kind, found: dict[type, list[Any]], *, spans: bool) -> bool:
@@ -213,7 +220,7 @@ def _converted_in_silence(
         refused = kept and not all(issubclass(one, _TEXTS) for one in there)
         return refused or any(issubclass(one, _BYTES) for one in there)
     if column.kind is Kind.NUMBER and kept and int in there and not column.rounded:
-        return any(isinstance(v, int) and v != float(v) for v in values)
+        return any(isinstance(v, int) and _is_rounded(v) for v in values)
     if column.kind is Kind.ARRAY and str in there:
         return True  # Arrow takes it for the list of its letters.
     if column.kind is Kind.ARRAY and column.item is Kind.INTEGER:

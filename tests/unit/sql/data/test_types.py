@@ -149,5 +149,20 @@ def test_values_that_a_table_would_give_otherwise_are_lost(values, why):
     assert bool(lost) == bool(why)
 
 
+@pytest.mark.parametrize(
+    ("values", "rounded"),
+    [
+        ([1, 2.5], False),
+        ([2.5, 2**53 + 1], True),
+        ([2**64 - 1, 1], True),
+        ([2**64], False),
+        ([decimal.Decimal("1.5")], True),
+        ([2**53 + 1], False),  # an integer
+    ],
+)
+def test_a_number_that_a_double_has_not_is_told(values, rounded):
+    assert types.of_values("x", values).rounded is rounded
+
+
 def test_a_time_span_is_lost_where_the_engine_has_none():
     assert types.of_values("x", [datetime.timedelta(1)], spans=False).lost
