@@ -83,6 +83,19 @@ def test_a_column_that_the_validation_rows_lack_is_named(
         _train(session, text, tmp_path)
 
 
+def test_validation_rows_of_another_kind_are_refused(
+    session: Session, tmp_path: Path
+) -> None:
+    text = (
+        "SELECT 'a' || i % 3 AS x, i % 2 AS y FROM range(90) t(i) TO TRAIN "
+        "DNNClassifier WITH validation.select = 'SELECT 1 AS x, true AS y' "
+        "LABEL y INTO m"
+    )
+    told = r"validation\.select: column `x` is integer .*trained with text; CAST"
+    with pytest.raises(SpecError, match=told):
+        _train(session, text, tmp_path)
+
+
 def test_a_dot_in_a_columns_name_is_a_part_of_it(
     session: Session, tmp_path: Path
 ) -> None:

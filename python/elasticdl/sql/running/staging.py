@@ -89,14 +89,14 @@ def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
         column = schema.find(plan.column)
         if column is None:
             continue
-        wrong = _misfit(column, plan)
+        wrong = misfit(column, plan)
         if wrong:
             yield wrong
     if label:
         yield from _wrong_label(schema, label, about.label)
 
 
-def _misfit(column: Column, plan: ColumnPlan) -> str:
+def misfit(column: Column, plan: ColumnPlan) -> str:
     """Return why a model cannot take a column as it was trained with, or ""."""
     fits = _FITS[plan.stored]
     array = column.kind is Kind.ARRAY
@@ -116,15 +116,21 @@ def _wrong_label(schema: Schema, name: str, label: LabelPlan) -> Iterator[str]:
     if column is None:
         hint = did_you_mean(name, list(schema.names))
         yield f"the label `{name}` is no column of the query; {hint}"
-        return
+    elif wrong := label_misfit(column, label):
+        yield wrong
+
+
+def label_misfit(column: Column, label: LabelPlan) -> str:
+    """Return why a column is no label of a model, or ""."""
     text = label.kind is Kind.TEXT
     fits = (Kind.TEXT,) if text else _FITS[Stored.FLOAT]
-    if column.kind not in fits and column.stated not in _EMPTY:
-        what = "text" if text else "numbers"
-        yield (
-            f"the label `{name}` is {column.kind} ({column.stated}), the model learned "
-            f"{what}; CAST it in the SELECT"
-        )
+    if column.kind in fits or column.stated in _EMPTY:
+        return ""
+    what = "text" if text else "numbers"
+    return (
+        f"the label `{column.name}` is {column.kind} ({column.stated}), the model "
+        f"learned {what}; CAST it in the SELECT"
+    )
 
 
 def _lost(schema: Schema) -> Iterator[str]:

@@ -25,7 +25,15 @@ from elasticdl.sql.data.shards import Shards, Staged
 from elasticdl.sql.labels import at_attribute
 from elasticdl.sql.metrics import misfit
 from elasticdl.sql.models import OWN
-from elasticdl.sql.plan import Generated, Head, LabelPlan, Places, Statistics, TrainPlan
+from elasticdl.sql.plan import (
+    Generated,
+    Head,
+    LabelPlan,
+    Places,
+    Schema,
+    Statistics,
+    TrainPlan,
+)
 from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.registry import (
     Description,
@@ -34,6 +42,7 @@ from elasticdl.sql.registry import (
     write_description,
     write_statistics,
 )
+from elasticdl.sql.running import staging
 from elasticdl.sql.running.own import find_own
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.statements import Train
@@ -184,10 +193,22 @@ def _validation(session: Session, plan: TrainPlan, folder: Path) -> Staged | Non
                 if rows.schema.find(name) is None
             ),
         ]
+        problems += filter(None, _misfits(rows.schema, plan))
         if problems:
             raise SpecError(f"validation.select: {'; '.join(problems)}")
         path = folder / "validation-rows.parquet"
         return Staged(path, rows.schema, rows.write(path))
+
+
+def _misfits(schema: Schema, plan: TrainPlan) -> Iterator[str]:
+    """Yield of each column why its validation rows are none, or ""."""
+    for one in plan.columns:
+        column = schema.find(one.column)
+        if column is not None:
+            yield staging.misfit(column, one)
+    label = schema.find(plan.label.column)
+    if label is not None:
+        yield staging.label_misfit(label, plan.label)
 
 
 def _values(
