@@ -234,15 +234,26 @@ def test_a_column_of_another_kind_than_the_models_is_refused(
 def test_an_infinity_in_the_rows_of_a_question_is_named(
     session: Session, tmp_path: Path
 ) -> None:
-    rows = "SELECT 'inf'::DOUBLE AS x, 1 AS y"
+    rows = "SELECT 'inf'::DOUBLE AS X, 1 AS y"
     for place in ("p", "e"):
         (tmp_path / place).mkdir()
     statement = _read(f"{rows} TO PREDICT USING m")
-    with pytest.raises(DataError, match="column `x` is infinite in 1 row"):
+    with pytest.raises(DataError, match="column `X` is infinite in 1 row"):
         predict.prepare(session, statement, _about("x"), tmp_path / "p")
     statement = _read(f"{rows} TO EVALUATE m")
-    with pytest.raises(DataError, match="column `x` is infinite in 1 row"):
+    with pytest.raises(DataError, match="column `X` is infinite in 1 row"):
         evaluate.prepare(session, statement, _about("x"), tmp_path / "e")
+
+
+@pytest.mark.parametrize(("value", "longest"), [("-1e39", 0), ("[1, 1e39]", 2)])
+def test_a_number_that_a_model_has_not_is_named_with_its_column(
+    session: Session, tmp_path: Path, value: str, longest: int
+) -> None:
+    about = replace(_about(), columns=(ColumnPlan("x", "x", Stored.FLOAT, longest),))
+    (tmp_path / "p").mkdir()
+    statement = _read(f"SELECT {value} AS x TO PREDICT USING m")
+    with pytest.raises(DataError, match=r"column `x` .*is beyond 3\.4e38.* in 1 row"):
+        predict.prepare(session, statement, about, tmp_path / "p")
 
 
 @pytest.mark.parametrize(
