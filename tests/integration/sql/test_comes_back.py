@@ -312,6 +312,18 @@ def test_the_trial_of_a_table_leaves_it_as_it_was(
         source.check_table("nowhere.back")
 
 
+def test_a_table_that_others_read_is_not_waited_for(
+    postgresql: str, source: Source
+) -> None:
+    _run(source, "DROP TABLE IF EXISTS back CASCADE", "CREATE TABLE back AS SELECT 7 n")
+    other = open_source(postgresql)
+    with other.rows("SELECT * FROM back") as rows:
+        assert rows.schema.names == ("n",)
+        source.check_table("back")
+    other.close()
+    assert _run(source, "SELECT * FROM back") == ((7,),)
+
+
 def test_the_table_of_types_has_what_the_server_calls_them(source: Source) -> None:
     for stated in types_postgresql.KINDS:
         told = _run(source, f"SELECT format_type('{stated}'::regtype, -1)")

@@ -34,7 +34,7 @@ _DRIVERS = {
     "postgres": "postgresql+psycopg",
 }
 # Of a table that others use: what PostgreSQL says then, and how long it waits.
-_LOCKED, _LOCK_TIMEOUT = "55P03", "5s"
+_LOCKED, _LOCK_TIMEOUT = "55P03", "1s"
 _PACKAGES = {"pymysql": "pymysql", "psycopg": "'psycopg[binary]'"}
 
 
