@@ -16,6 +16,7 @@ from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.sql import derive, signatures
 from elasticdl.sql.models import is_number, is_whole
 from elasticdl.sql.plan import (
+    NULL_TEXT,
     Bucketize,
     Category,
     Column,
@@ -59,6 +60,7 @@ class Encoder:
     preview: Preview | None
     aliases: dict[str, Encoding] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    signs: dict[str, tuple[str, str]] = field(default_factory=dict)  # of weights
     _buckets: dict[Source, int] = field(default_factory=dict)
 
     def encode(self, entry: Expression) -> tuple[Encoding, str] | None:
@@ -85,7 +87,7 @@ class Encoder:
             kind = found.stated or str(found.kind)
             raise self.wrong(
                 name, f"`{text}` is a {kind}, which no function takes; leave it out of "
-                "the query, or select parts of it"
+                f"the query, or select parts of it{derive.cast(found)}"
             )  # fmt: skip
         return found
 
@@ -187,8 +189,7 @@ class Encoder:
         if bound is None:
             raise _Wrong
         source = self.of_kind(bound["x"], "SPLIT", (Kind.TEXT,), "text")
-        delimiter = self.text(bound.get("delimiter"), ",", "a text, as ','")
-        return Split(source, delimiter)
+        return Split(source, self.separator(bound.get("delimiter"), ",", call))
 
     def category(self, entry: Expression, function: str) -> Category:
         """Return a category; one is derived for a column alone."""
@@ -230,6 +231,17 @@ class Encoder:
         if isinstance(entry, Name):
             return entry.text
         raise self.wrong(entry, f"expected {expected}")
+
+    def separator(self, entry: Expression | None, default: str, call: Call) -> str:
+        """Return what is between the parts of a text."""
+        found = self.text(entry, default, f"a text, as '{default}'")
+        if found in NULL_TEXT:
+            message = (
+                f"`{found}` is a part of {NULL_TEXT}, which stands for NULL in the "
+                "shards; take another separator, with a REPLACE in the SELECT"
+            )
+            raise self.wrong(entry or call, message)
+        return found
 
     def check_buckets(self, of: Source, count: int, at: Expression) -> None:
         """Refuse more quantiles of a number than one pass computes.
@@ -421,18 +433,20 @@ def _sequence(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
         return Hash(source, buckets)
     text = (Kind.TEXT,)
     source = encoder.of_kind(bound["x"], call.function.upper(), text, "text and arrays")
-    delimiter = encoder.text(bound.get("delimiter"), ",", "a text, as ','")
+    delimiter = encoder.separator(bound.get("delimiter"), ",", call)
     return Hash(Split(source, delimiter), buckets)
 
 
-def _weighted(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+def _weighted(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     takes = "text, as 'red:0.5,blue:2'"
     source = encoder.of_kind(bound["x"], "WEIGHTED_CATEGORY", (Kind.TEXT,), takes)
-    delimiter = encoder.text(bound.get("delimiter"), ",", "a text, as ','")
-    pair = encoder.text(bound.get("pair"), ":", "a text, as ':'")
-    if pair == delimiter:
-        at = bound.get("pair", bound.get("delimiter", bound["x"]))
-        raise encoder.wrong(at, f"`{pair}` is between the values, too; expected two")
+    delimiter = encoder.separator(bound.get("delimiter"), ",", call)
+    pair = encoder.separator(bound.get("pair"), ":", call)
+    at = bound.get("pair", bound.get("delimiter", bound["x"]))
+    signs = (delimiter, pair)
+    before = encoder.signs.setdefault(source.column, signs)
+    if wrong := derive.confused(source.column, signs, before):
+        raise encoder.wrong(at, wrong)
     buckets = encoder.whole(bound["buckets"], "buckets")
     return Hash(Split(source, delimiter, pair), buckets)
 

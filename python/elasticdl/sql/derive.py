@@ -7,6 +7,7 @@ Pure: the rows come as a Preview.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -117,6 +118,32 @@ def head_of(column: Column, preview: Preview) -> Head:
     if not classes:
         return Head.NUMBER
     return Head.BINARY if len(distinct) <= 2 else Head.CLASSES
+
+
+def cast(column: Column) -> str:
+    """Return what makes texts of an array, whose values no function takes; or ""."""
+    if not re.fullmatch(r".*[^\]]\[\d*\]", column.stated, re.DOTALL):
+        return ""
+    return f", as CAST({column.name} AS text[])"
+
+
+def confused(column: str, signs: tuple[str, str], before: tuple[str, str]) -> str:
+    """Return why the separators of values and weights would be mistaken, or "".
+
+    `before` are those of another use of the column, whose weights are checked once.
+    """
+    between, pair = signs
+    if pair in between or between in pair:
+        return (
+            f"`{pair}` is between the values, too (`{between}`); expected two "
+            "separators, of which neither is in the other"
+        )
+    if signs != before:
+        return (
+            f"another WEIGHTED_CATEGORY of `{column}` has the separators "
+            f"`{before[0]}` and `{before[1]}`; expected the same ones"
+        )
+    return ""
 
 
 def extract(column: Column) -> str:

@@ -46,13 +46,19 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a query; `stated` is the engine's own name of its type."""
+    """One column of a query; `stated` is the engine's own name of its type.
+
+    `lost` says why PREDICT cannot bring its values back as they are, and what to write
+    instead; "" where it can. `rounded` says that they come back as doubles.
+    """
 
     name: str
     kind: Kind
     nullable: bool = True
     item: Kind | None = None  # Of an ARRAY.
     stated: str = ""
+    lost: str = ""
+    rounded: bool = False
 
 
 @dataclass(frozen=True)

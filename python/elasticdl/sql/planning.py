@@ -24,6 +24,7 @@ from elasticdl.sql.plan import (
     Concat,
     Encoding,
     FeaturePlan,
+    Kind,
     LabelPlan,
     ModelPlan,
     Preview,
@@ -246,6 +247,9 @@ class _Planner:
                 at = at_attribute(self._statement, f"validation.{word}")
                 message = f"the query has no column `{name}`; {hint}"
                 self.problems.append(Problem(at, message))
+            elif wrong := _divides_badly(found, word):
+                at = at_attribute(self._statement, f"validation.{word}")
+                self.problems.append(Problem(at, wrong))
             else:
                 split = (
                     replace(split, key=found.name)
@@ -321,6 +325,23 @@ class _Planner:
                 self._notes.append(f"{column.name}: {encoded[1]}")
                 yield FeaturePlan(encoded[0], group, encoded[1])
         self.problems += encoder.problems
+
+
+def _divides_badly(column: Column, word: str) -> str:
+    """Return why rows cannot be divided by a column, or ""."""
+    stated, name = column.stated, column.name
+    if stated.upper() == "INTERVAL":
+        return (
+            f"`{name}` is an {stated}, and one length is written in several ways; take "
+            f"a number of it: EXTRACT(EPOCH FROM {name})"
+        )
+    unordered = column.kind in (Kind.ARRAY, Kind.OTHER)
+    if word == "order" and (unordered or stated.upper() == "TIME WITH TIME ZONE"):
+        return (
+            f"`{name}` is a {stated}, by which no rows are ordered; expected a number, "
+            "a text or a date"
+        )
+    return ""
 
 
 def _inside_others(found: Sequence[tuple[FeaturePlan | Star, str]]) -> set[Encoding]:

@@ -284,3 +284,35 @@ def test_a_batch_size_of_a_question_is_one_of_its_job(clauses: str, key: str) ->
     (statement,) = planning.read_statements(text, "duckdb")
     assert isinstance(statement, Predict | Evaluate)
     assert said_of_job(statement) == {"job.training.batchSize": 7}
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("SPLIT(city, '\\')", "is a part of \\N, which stands for NULL"),
+        ("SPLIT(city, 'N')", "is a part of \\N, which stands for NULL"),
+        ("SEQ_CATEGORY_ID(city, 9, '\\N')", "is a part of \\N"),
+        ("WEIGHTED_CATEGORY(city, 9, '\\')", "is a part of \\N"),
+        ("WEIGHTED_CATEGORY(city, 9, ',', '\\')", "is a part of \\N"),
+        ("WEIGHTED_CATEGORY(city, 9, ':', '::')", "neither is in the other"),
+        ("WEIGHTED_CATEGORY(city, 9, '::', ':')", "neither is in the other"),
+        ("WEIGHTED_CATEGORY(city, 9), WEIGHTED_CATEGORY(city, 9, ';')",
+         "another WEIGHTED_CATEGORY of `city` has the separators `,` and `:`"),
+        ("WEIGHTED_CATEGORY(city, 9), WEIGHTED_CATEGORY(city, 9, pair='=')",
+         "another WEIGHTED_CATEGORY of `city`"),
+    ],
+)  # fmt: skip
+def test_separators_that_would_be_mistaken_are_refused(entry: str, told: str) -> None:
+    (found,) = set(_told(_T + f"COLUMN {entry} LABEL income INTO m"))
+    assert told in found
+
+
+def test_weights_of_two_columns_may_have_separators_of_their_own() -> None:
+    plan = tables.plan(
+        _T + "COLUMN WEIGHTED_CATEGORY(city, 9), WEIGHTED_CATEGORY(city, 20), "
+        "WEIGHTED_CATEGORY(skills, 9, ';') LABEL income INTO m"
+    )
+    assert [(c.column, c.delimiter) for c in plan.columns] == [
+        ("city", ","),
+        ("skills", ";"),
+    ]

@@ -23,6 +23,7 @@ from elasticdl.sql.plan import (
     SplitPlan,
     Stored,
 )
+from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import Description, ModelVersion, Registry
 from elasticdl.sql.running import evaluate, explain, gradients, predict
 from elasticdl.sql.running.session import Bars, Session
@@ -82,6 +83,19 @@ def test_a_column_that_the_validation_rows_lack_is_named(
         _train(session, text, tmp_path)
 
 
+def test_validation_rows_of_another_kind_are_refused(
+    session: Session, tmp_path: Path
+) -> None:
+    text = (
+        "SELECT 'a' || i % 3 AS x, i % 2 AS y FROM range(90) t(i) TO TRAIN "
+        "DNNClassifier WITH validation.select = 'SELECT 1 AS x, true AS y' "
+        "LABEL y INTO m"
+    )
+    told = r"validation\.select: column `x` is integer .*trained with text; CAST"
+    with pytest.raises(SpecError, match=told):
+        _train(session, text, tmp_path)
+
+
 def test_a_dot_in_a_columns_name_is_a_part_of_it(
     session: Session, tmp_path: Path
 ) -> None:
@@ -133,7 +147,7 @@ def test_columns_may_have_any_name_in_an_explanation(
 def test_a_question_about_no_rows_prepares_none(
     session: Session, tmp_path: Path, verb: str, parts: Any
 ) -> None:
-    statement = _read(f"SELECT 1.5 AS x, 'a' AS y WHERE false TO {verb} m")
+    statement = _read(f"SELECT 1.5 AS x, 1 AS y WHERE false TO {verb} m")
     assert parts.prepare(session, statement, _about("x"), tmp_path) == 0
 
 
@@ -161,10 +175,11 @@ def test_a_column_that_would_come_back_as_another_type_is_refused(
     session: Session, tmp_path: Path
 ) -> None:
     text = (
-        "SELECT 1.5 AS x, union_value(n := 2) AS u, [union_value(n := 2)] AS v "
-        "TO PREDICT t USING m"
+        "SELECT 1.5 AS x, union_value(n := 2) AS u, [{'a': union_value(n := 2)}] AS v, "
+        "row(1, 'a') AS w TO PREDICT t USING m"
     )
-    with pytest.raises(SpecError, match=r"`u` is a UNION.*`v` is a UNION.*leave it"):
+    told = r"`u` is a UNION.*`v` is a STRUCT.*`w` is a TUPLE.*leave it out, or CAST it"
+    with pytest.raises(SpecError, match=told):
         predict.prepare(session, _read(text), _about("x"), tmp_path)
     assert not (tmp_path / "rows.parquet").exists()
 
@@ -188,3 +203,107 @@ def test_a_column_may_have_the_name_of_the_engines_own(
     assert sorted(found.rows) == [
         (*(i * k for k in range(1, 6)), i / 2) for i in range(5)
     ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "longest", "value", "told"),
+    [
+        (Stored.TEXT, 0, "1", r"`x` is integer \(INTEGER\), .*trained with text; C"),
+        (Stored.TEXT, 0, "DATE '2026-01-01'", "is time .*trained with text"),
+        (Stored.TEXT, 0, "['a']", "is array .*trained with text"),
+        (Stored.TEXT, 2, "[1]", "is array .*trained with arrays of text"),
+        (Stored.FLOAT, 2, "['1']", "is array .*trained with arrays of numbers"),
+        (Stored.FLOAT, 0, "[1]", "is array .*trained with numbers"),
+        (Stored.INTEGER, 0, "'1'", "is text .*trained with numbers"),
+    ],
+)  # fmt: skip
+def test_a_column_of_another_kind_than_the_models_is_refused(
+    session: Session,
+    tmp_path: Path,
+    stored: Stored,
+    longest: int,
+    value: str,
+    told: str,
+) -> None:
+    about = replace(_about(), columns=(ColumnPlan("x", "x", stored, longest),))
+    with pytest.raises(SpecError, match=told):
+        stage(session, f"SELECT {value} AS x", about, tmp_path)
+    stage(session, "SELECT NULL AS x", about, tmp_path)
+
+
+def test_an_infinity_in_the_rows_of_a_question_is_named(
+    session: Session, tmp_path: Path
+) -> None:
+    rows = "SELECT 'inf'::DOUBLE AS X, 1 AS y"
+    for place in ("p", "e"):
+        (tmp_path / place).mkdir()
+    statement = _read(f"{rows} TO PREDICT USING m")
+    with pytest.raises(DataError, match="column `X` is infinite in 1 row"):
+        predict.prepare(session, statement, _about("x"), tmp_path / "p")
+    statement = _read(f"{rows} TO EVALUATE m")
+    with pytest.raises(DataError, match="column `X` is infinite in 1 row"):
+        evaluate.prepare(session, statement, _about("x"), tmp_path / "e")
+
+
+@pytest.mark.parametrize(("value", "longest"), [("-1e39", 0), ("[1, 1e39]", 2)])
+def test_a_number_that_a_model_has_not_is_named_with_its_column(
+    session: Session, tmp_path: Path, value: str, longest: int
+) -> None:
+    about = replace(_about(), columns=(ColumnPlan("x", "x", Stored.FLOAT, longest),))
+    (tmp_path / "p").mkdir()
+    statement = _read(f"SELECT {value} AS x TO PREDICT USING m")
+    with pytest.raises(DataError, match=r"column `x` .*is beyond 3\.4e38.* in 1 row"):
+        predict.prepare(session, statement, about, tmp_path / "p")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (
+            "'1.5'",
+            r"the label `y` is text \(VARCHAR\), the model learned numbers; CAST",
+        ),
+        ("DATE '2026-01-01'", "the label `y` is time .*learned numbers"),
+        ("true", ""),
+        ("1", ""),
+        ("1.5::DECIMAL(3, 1)", ""),
+    ],
+)
+@pytest.mark.parametrize("kind", [Kind.NUMBER, Kind.INTEGER, Kind.BOOLEAN])
+def test_a_label_of_another_kind_than_the_regressors_is_refused_at_start(
+    session: Session, tmp_path: Path, kind: Kind, value: str, told: str
+) -> None:
+    about = replace(_about("x"), label=LabelPlan("y", kind, Head.NUMBER))
+    statement = _read(f"SELECT 1 AS x, {value} AS y TO EVALUATE m")
+    if not told:
+        assert evaluate.prepare(session, statement, about, tmp_path) == 1
+        return
+    with pytest.raises(SpecError, match=told):
+        evaluate.prepare(session, statement, about, tmp_path)
+    assert not (tmp_path / "rows.parquet").exists()
+
+
+def test_a_metric_of_two_classes_is_not_dropped_where_a_third_comes_late(
+    session: Session, tmp_path: Path
+) -> None:
+    text = (
+        "SELECT i AS x, CASE WHEN i > 11000 THEN 'c' WHEN i % 2 = 0 THEN 'a' ELSE 'b' "
+        "END AS y FROM range(12000) t(i) TO TRAIN DNNClassifier "
+        "WITH validation.metrics = 'AUC' LABEL y INTO m"
+    )
+    with pytest.raises(StatementError, match=r"AUC does not go .* `y` has 3 classes"):
+        _train(session, text, tmp_path)
+
+
+def test_a_view_is_no_place_for_answers(session: Session, tmp_path: Path) -> None:
+    session.source.execute("CREATE VIEW v AS SELECT 1 AS x", most_rows=1)
+    for text, parts in (
+        ("PREDICT v USING m", predict),
+        ("EVALUATE m INTO v", evaluate),
+        ("EXPLAIN m INTO v", explain),
+        ("EXPLAIN m USING IntegratedGradients INTO v", gradients),
+    ):
+        statement = _read(f"SELECT 1 AS x, 1 AS y TO {text}")
+        with pytest.raises(DataError, match="table v cannot be written"):
+            parts.prepare(session, statement, _about("x"), tmp_path)
+    assert not (tmp_path / "rows.parquet").exists()

@@ -130,3 +130,21 @@ def test_a_plain_statement_is_handed_on_as_it_is(
     assert isinstance(first, Plain)
     assert isinstance(second, Plain)
     assert first.sql == second.sql == sql
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "IF a > 1 THEN SELECT 1; IF a > 2 THEN SELECT 3; END IF; ELSE SELECT 2; END IF",
+        "WHILE a > 1 DO SET a = a - 1; END WHILE",
+        "REPEAT SET a = a - 1; UNTIL a < 1 END REPEAT",
+        "CASE a WHEN 1 THEN SELECT 1; ELSE SELECT 2; END CASE",
+        "l: LOOP LEAVE l; END LOOP l",
+    ],
+)
+def test_a_routine_whose_body_is_no_block_is_one_statement(body: str) -> None:
+    made = f"CREATE PROCEDURE p(a INT) {body}"
+    text = f"SELECT 0; {made}; CREATE FUNCTION f() RETURNS INT RETURN 1; SELECT 1"
+    found = [one.sql for one in parse(text, "mysql") if isinstance(one, Plain)]
+    assert found[1] == made
+    assert len(found) == 4

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import DataError
-from elasticdl.sql.data import types
+from elasticdl.sql.data import types, types_duckdb
 from elasticdl.sql.data.source import (
     NO_COLUMNS,
     Answer,
@@ -28,11 +28,10 @@ from elasticdl.sql.data.source import (
     quoted,
     schema_or_none,
 )
-from elasticdl.sql.plan import PREVIEW_ROWS, Column, Kind, Preview, Schema
+from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
 
 # Of the engine alone. A process has about 0.5 GiB beside it.
 MEMORY_LIMIT = "600MiB"
-_UNTYPED = '"NULL"'  # The type of a column without a value.
 _STAGED_ROWS = 61_440  # Of a row group of staged rows: read again as a whole.
 
 
@@ -101,16 +100,7 @@ class Embedded:
     @contextmanager
     def rows(self, select: str) -> Iterator[EmbeddedRows]:
         duckdb = import_duckdb()
-        # In one transaction, so that the preview is of the same rows.
-        try:
-            self.connection.begin()
-        except duckdb.TransactionException as error:
-            # The engine itself gives an open transaction up by now.
-            self._give_up()
-            raise DataError(
-                "an earlier statement began a transaction, which is rolled back now; "
-                "COMMIT it before the SELECT ... TO"
-            ) from error
+        self._begin()  # In one transaction, so that the preview is of the same rows.
         try:
             relation = self.connection.sql(select)
             if relation is None:
@@ -137,10 +127,17 @@ class Embedded:
         rows = tuple(map(tuple, found))
         return Answer(names, rows[:most_rows], len(rows) > most_rows)
 
+    def check_table(self, name: str) -> None:
+        duckdb = import_duckdb()
+        self._begin()
+        try:
+            self._replace(name, "(x INTEGER)")
+        except duckdb.Error as error:
+            raise failed(error, doing=f"table {name} cannot be written") from error
+        finally:
+            self._give_up()
+
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
-        aside = f"{name.rpartition('.')[2]}_{secrets.token_hex(4)}"
-        last = quoted(name.rpartition(".")[2])
-        place = f"{quoted(name.rpartition('.')[0])}." if "." in name else ""
         duckdb = import_duckdb()
         run = self.connection.execute
         try:
@@ -148,15 +145,35 @@ class Embedded:
             rows = f"read_parquet({literal(str(parquet))})"
             found = run(f"DESCRIBE SELECT * FROM {rows}").fetchall()
             columns = ", ".join(_as_it_came(one[0], one[1], came) for one in found)
-            run(f"CREATE TABLE {place}{quoted(aside)} AS SELECT {columns} FROM {rows}")
-            run(f"DROP TABLE IF EXISTS {place}{last}")
-            run(f"ALTER TABLE {place}{quoted(aside)} RENAME TO {last}")
+            self._replace(name, f"AS SELECT {columns} FROM {rows}")
             run("COMMIT")
-            (count,) = run(f"SELECT count(*) FROM {place}{last}").fetchone()
+            (count,) = run(f"SELECT count(*) FROM {quoted(name)}").fetchone()
         except duckdb.Error as error:
             self._give_up()
             raise failed(error, doing=f"table {name} cannot be written") from error
         return int(count)
+
+    def _replace(self, name: str, made: str) -> None:
+        """Make a table aside and put it in place, in a transaction of the caller's."""
+        before, _, last = name.rpartition(".")
+        place = f"{quoted(before)}." if before else ""
+        aside = identifier(f"{last}_{secrets.token_hex(4)}")
+        run = self.connection.execute
+        run(f"CREATE TABLE {place}{aside} {made}")
+        run(f"DROP TABLE IF EXISTS {place}{identifier(last)}")
+        run(f"ALTER TABLE {place}{aside} RENAME TO {identifier(last)}")
+
+    def _begin(self) -> None:
+        duckdb = import_duckdb()
+        try:
+            self.connection.begin()
+        except duckdb.TransactionException as error:
+            # The engine itself gives an open transaction up by now.
+            self._give_up()
+            raise DataError(
+                "an earlier statement began a transaction, which is rolled back now; "
+                "COMMIT it before the SELECT ... TO"
+            ) from error
 
     def _give_up(self) -> None:
         duckdb = import_duckdb()
@@ -173,7 +190,7 @@ def _as_it_came(name: str, stored: str, came: Schema) -> str:
     """Return a column of a Parquet file in the type that it had in the query."""
     column = identifier(name)
     stated = next((one.stated for one in came.columns if one.name == name), "")
-    if stated in ("", stored, _UNTYPED):
+    if stated in ("", stored, types_duckdb.UNTYPED):
         return column
     return f"CAST({column} AS {stated}) AS {column}"
 
@@ -187,7 +204,7 @@ class EmbeddedRows:
     @cached_property
     def schema(self) -> Schema:
         columns = zip(self.relation.columns, self.relation.types, strict=True)
-        return Schema(tuple(types.of_duckdb(name, str(t)) for name, t in columns))
+        return Schema(tuple(types_duckdb.column(name, kind) for name, kind in columns))
 
     @cached_property
     def preview(self) -> Preview:
@@ -202,34 +219,39 @@ class EmbeddedRows:
             self.schema, values, table.num_rows, table.num_rows < PREVIEW_ROWS
         )
 
-    def write(self, path: Path) -> int:
-        kept = [one for one in map(_kept, self.schema.columns) if one]
+    def write(self, path: Path, *, kept: bool = False) -> int:
+        del kept  # A column has values of one type.
+        columns = zip(self.relation.columns, self.relation.types, strict=True)
+        staged = [one for one in (_staged(name, kind) for name, kind in columns) if one]
         relation = self.relation
-        if kept:
-            relation = relation.project(f"* REPLACE ({', '.join(kept)})")
+        if staged:
+            relation = relation.project(f"* REPLACE ({', '.join(staged)})")
         relation.write_parquet(
             str(path), compression="lz4_raw", row_group_size=_STAGED_ROWS
         )
         return count_rows(path)
 
 
-def _kept(column: Column) -> str:
-    """Return a column as a type that Parquet has; "" where it is one already."""
-    kind = types.staged_duckdb(column.stated)
-    if not kind:
+def _staged(column: str, kind: Any) -> str:
+    """Return a column as a type that Parquet has; "" where it is one already.
+
+    Each value is read back as what it was, too: what would not be the same is an error.
+    """
+    staged = types_duckdb.staged(kind)
+    if not staged:
         return ""
-    name = identifier(column.name)
-    value = f"CAST({name} AS {kind})"
-    if column.kind is Kind.NUMBER:
-        got = literal(f"column `{column.name}`: got ")
-        expected = literal(
-            ", expected at most 38 digits; CAST it to DOUBLE or VARCHAR in the SELECT"
-        )
-        value = (
-            f"CASE WHEN {name} IS NOT NULL AND TRY_CAST({name} AS {kind}) IS NULL THEN "
-            f"error({got} || CAST({name} AS VARCHAR) || {expected}) ELSE {value} END"
-        )
-    return f"{value} AS {name}"
+    name = identifier(column)
+    back = f"TRY_CAST(TRY_CAST({name} AS {staged}) AS {kind})"
+    got = literal(f"column `{column}`: got ")
+    expected = ", which would not come back; CAST it to VARCHAR in the SELECT"
+    if "HUGEINT" in str(kind):
+        expected = ", expected at most 38 digits; CAST it to DOUBLE or VARCHAR in the "
+        expected += "SELECT"
+    return (
+        f"CASE WHEN CAST({back} AS VARCHAR) IS DISTINCT FROM CAST({name} AS VARCHAR) "
+        f"THEN error({got} || CAST({name} AS VARCHAR) || {literal(expected)}) "
+        f"ELSE CAST({name} AS {staged}) END AS {name}"
+    )
 
 
 def count_rows(path: Path) -> int:

@@ -1,24 +1,22 @@
 """Databases that SQLAlchemy reaches: SQLite, MySQL, MariaDB, PostgreSQL and others.
 
-Owns cursors on the server's side, rows in batches of Arrow, and tables put in place;
+Owns cursors on the server's side, whose rows are `cursor`'s, and tables put in place;
 what their columns are is in `tables`. Called by `source`. Types are those of the values
 that drivers return (`types`), as few drivers agree in how they name them.
 """
 
 from __future__ import annotations
 
-import gc
-import itertools
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import DataError
-from elasticdl.sql.data import tables, types
+from elasticdl.sql.data import tables, types_postgresql
+from elasticdl.sql.data.cursor import ServerRows
 from elasticdl.sql.data.source import (
     NO_COLUMNS,
     Answer,
@@ -26,9 +24,8 @@ from elasticdl.sql.data.source import (
     one_line,
     schema_or_none,
 )
-from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
+from elasticdl.sql.plan import Schema
 
-_BATCH_ROWS = 8192  # Rows on their way: a few MB, whatever the table's size.
 # What a URL names alone, where SQLAlchemy would look for a driver nobody installs.
 _DRIVERS = {
     "mysql": "mysql+pymysql",
@@ -36,6 +33,8 @@ _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
 }
+# Of a table that others use: what PostgreSQL says then, and how long it waits.
+_LOCKED, _LOCK_TIMEOUT = "55P03", "1s"
 _PACKAGES = {"pymysql": "pymysql", "psycopg": "'psycopg[binary]'"}
 
 
@@ -51,7 +50,7 @@ def open_server(url: str) -> Server:
     driver = _DRIVERS.get(scheme, scheme)
     try:
         parsed = sqlalchemy.engine.make_url(f"{driver}://{rest}")
-        engine = sqlalchemy.create_engine(parsed)
+        engine = _engine(parsed)
     except ValueError:
         raise DataError(
             "--db: the URL cannot be read, expected scheme://user@host:port/name with "
@@ -75,6 +74,21 @@ def open_server(url: str) -> Server:
             "brings it, or check the spelling"
         ) from None
     return Server(engine, secret=parsed.password or "")
+
+
+def _engine(url: Any) -> Any:
+    """Return SQLAlchemy's engine; psycopg gives values as `types_postgresql` says."""
+    import sqlalchemy
+
+    if url.get_driver_name() != types_postgresql.DRIVER:
+        return sqlalchemy.create_engine(url)
+    engine = sqlalchemy.create_engine(url, use_native_hstore=False)
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        types_postgresql.load_as_text(connection.adapters)
+
+    return engine
 
 
 @dataclass(frozen=True)
@@ -101,9 +115,21 @@ class Server:
                 result = streamed.exec_driver_sql(select)
                 if not result.returns_rows:
                     raise DataError("the statement before TO returns no rows")
-                yield ServerRows(result)
+                with closing(result):
+                    # Before the last row is fetched: then there is no cursor.
+                    described = tuple(result.cursor.description)
+                    stated = self._stated(connection, described)
+                    yield ServerRows(result, self.engine, described, stated)
         except exc.SQLAlchemyError as error:
             raise self._failed(error, "the query failed") from None
+
+    def _stated(
+        self, connection: Any, described: Sequence[Any]
+    ) -> list[types_postgresql.Stated]:
+        """Return the types of a query's columns where the server can be asked."""
+        if self._engine.driver != types_postgresql.DRIVER:
+            return []
+        return types_postgresql.ask(connection, described)
 
     def schema(self, select: str) -> Schema | None:
         return schema_or_none(self.rows, select)
@@ -124,13 +150,50 @@ class Server:
             raise DataError(one_line(_original(error), self.secret)) from None
         return Answer(names, rows[:most_rows], len(rows) > most_rows)
 
+    def check_table(self, name: str) -> None:
+        import sqlalchemy
+        from sqlalchemy import exc
+
+        schema, _, last = name.rpartition(".")
+        try:
+            if self.engine == "postgresql":
+                self._try_swap(schema, last)
+                return
+            views = sqlalchemy.inspect(self._engine).get_view_names(schema or None)
+        except exc.SQLAlchemyError as error:
+            if getattr(_original(error), "sqlstate", "") == _LOCKED:
+                return  # Somebody reads it just now: it can be seen at the end alone.
+            raise self._failed(error, f"table {name} cannot be written") from None
+        except NotImplementedError:  # of a dialect
+            return
+        if last in views:
+            raise DataError(
+                f"`{name}` is a view, in whose place no table can come; name another "
+                "table, or drop the view"
+            )
+
+    def _try_swap(self, schema: str, name: str) -> None:
+        """Put an empty table in place, and take it back: other engines could not."""
+        from sqlalchemy import Column, Integer, MetaData, Table
+
+        aside = _aside(name)
+        table = Table(aside, MetaData(), Column("x", Integer), schema=schema or None)
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+            table.create(connection)
+            for statement in self._swap(aside, name, schema):
+                connection.exec_driver_sql(statement)
+            connection.rollback()
+
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         from sqlalchemy import MetaData, Table, exc
 
-        del came  # A driver's values say it.
         schema, _, last = name.rpartition(".")
-        aside = f"{last[:40]}_{secrets.token_hex(4)}"
-        columns = tables.columns(parquet, self.engine)
+        aside = _aside(last)
+        asked = self._engine.driver == types_postgresql.DRIVER
+        if not asked:
+            came = tables.decimals_of(came)
+        columns = tables.columns(parquet, self.engine, came)
         table = Table(aside, MetaData(), *columns, schema=schema or None)
         written = 0
         try:
@@ -138,7 +201,7 @@ class Server:
                 if self.engine in tables.MYSQL:
                     connection.exec_driver_sql(tables.STRICT)
                 table.create(connection)
-                for batch in tables.batches(parquet, self.engine):
+                for batch in tables.batches(parquet, self.engine, came):
                     connection.execute(table.insert(), batch)
                     written += len(batch)
                 for statement in self._swap(aside, last, schema):
@@ -171,99 +234,27 @@ class Server:
         ]
 
     def _failed(self, error: BaseException, doing: str) -> DataError:
-        return failed(_original(error), doing=doing, secret=self.secret)
+        from sqlalchemy import exc
+
+        original = _original(error)
+        told = failed(original, doing=doing, secret=self.secret)
+        of_driver = getattr(original, "sqlstate", "") is None
+        if not (of_driver and isinstance(error, exc.DataError)):
+            return told
+        # Of psycopg itself, not of the server: for infinity, 24:00 and years BC.
+        return DataError(
+            f"{told}; Python has no such value: CAST its column to text in the SELECT"
+        )
 
     def close(self) -> None:
         self._engine.dispose()
 
 
+def _aside(name: str) -> str:
+    """Return the name of a table that is made to take another one's place."""
+    return f"{name[:40]}_{secrets.token_hex(4)}"
+
+
 def _original(error: BaseException) -> BaseException:
     """Return the driver's own error: SQLAlchemy's repeats the whole statement."""
     return getattr(error, "orig", None) or error
-
-
-@dataclass(frozen=True)
-class ServerRows:
-    """A cursor on the server: its first rows were fetched, the others follow."""
-
-    result: Any
-
-    @cached_property
-    def _first(self) -> list[Sequence[Any]]:
-        found: list[Sequence[Any]] = self.result.fetchmany(PREVIEW_ROWS)
-        return found
-
-    @cached_property
-    def _by_column(self) -> list[tuple[Any, ...]]:
-        columns = list(zip(*self._first, strict=True))
-        return columns or [() for _ in self.result.keys()]  # noqa: SIM118
-
-    @cached_property
-    def schema(self) -> Schema:
-        named = zip(self.result.keys(), self._by_column, strict=True)
-        return Schema(tuple(types.of_values(name, values) for name, values in named))
-
-    @cached_property
-    def preview(self) -> Preview:
-        values = {
-            column.name: tuple(map(_shown, found))
-            for column, found in zip(self.schema.columns, self._by_column, strict=True)
-        }
-        number = len(self._first)
-        return Preview(self.schema, values, number, number < PREVIEW_ROWS)
-
-    def write(self, path: Path) -> int:
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        columns = self.schema.columns
-        kinds = [
-            types.arrow_type(pa, column, first)
-            for column, first in zip(columns, self._by_column, strict=True)
-        ]
-        fields = list(zip(self.schema.names, kinds, strict=True))
-        schema = pa.schema(fields)
-        written = 0
-        fetched = iter(lambda: self.result.fetchmany(_BATCH_ROWS), [])
-        texts = [name for name, kind in fields if pa.types.is_string(kind)]
-        with (
-            _without_collector(),
-            parquet.ParquetWriter(
-                path,
-                schema,
-                compression="lz4",
-                use_dictionary=texts,
-                write_statistics=False,
-            ) as file,
-        ):
-            for rows in itertools.chain([self._first], fetched):
-                if not rows:
-                    continue
-                arrays = [
-                    types.to_arrow(pa, column, values, kind)
-                    for column, values, kind in zip(
-                        columns, zip(*rows, strict=True), kinds, strict=True
-                    )
-                ]
-                file.write_batch(pa.record_batch(arrays, schema=schema))
-                written += len(rows)
-        return written
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Look for no garbage: rows have no cycles, and it took half of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _shown(value: Any) -> Any:
-    """Return a value as the preview has it: plain numbers, text, lists."""
-    if value is None or isinstance(value, bool | int | float | str | list):
-        return value
-    return float(value) if types.kind_of(value) is Kind.NUMBER else value

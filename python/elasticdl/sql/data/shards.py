@@ -114,7 +114,7 @@ def write_training(
         for one in whole:
             _refuse_null(connection, one, label)
             _refuse_fractions(connection, one, label)
-            _refuse_infinite(connection, one, columns, label)
+            _refuse_infinite(connection, one, columns, label.column)
         classes = _classes(connection, staged, parts.training, whole, label)
         if len(classes) == 1:
             raise DataError(
@@ -144,6 +144,7 @@ def write_prediction(
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with embedded.working(file.parent) as connection:
+        _refuse_infinite(connection, staged, columns)
         made = ", ".join(settled(column, staged.schema) for column in columns)
         connection.execute(
             f"COPY (SELECT {made} FROM {staged.relation}) TO {literal(str(file))} "
@@ -160,6 +161,7 @@ def write_labelled(
     with embedded.working(folder) as connection:
         _refuse_null(connection, staged, label)
         _refuse_fractions(connection, staged, label)
+        _refuse_infinite(connection, staged, columns, label.column)
         classes = tuple(Entry(_plain(value), 0) for value in label.classes)
         if classes:
             _refuse_unknown(connection, staged, label, classes)
@@ -253,37 +255,48 @@ def _refuse_null(connection: Any, staged: Staged, label: LabelPlan) -> None:
 
 
 def _refuse_infinite(
-    connection: Any, staged: Staged, columns: tuple[ColumnPlan, ...], label: LabelPlan
+    connection: Any, staged: Staged, columns: tuple[ColumnPlan, ...], label: str = ""
 ) -> None:
-    """Raise DataError for an infinity: the mean of its column would be none."""
-    wanted = {c.column for c in columns if c.stored is Stored.FLOAT} | {label.column}
-    numbers = [
-        column
-        for column in staged.schema.columns
-        if Kind.NUMBER in (column.kind, column.item) and column.name in wanted
-    ]
+    """Raise DataError for an infinity: no mean has one, and no prediction.
+
+    What float32 has no number for would be one.
+    """
+    wanted = [c.column for c in columns if c.stored is Stored.FLOAT] + [label]
+    known = filter(None, map(staged.schema.find, wanted))
+    numbers = [one for one in known if Kind.NUMBER in (one.kind, one.item)]
     if not numbers:
         return
-    counts = ", ".join(f"count_if({_is_infinite(column)})" for column in numbers)
+    counts = ", ".join(
+        f"count_if({_is_infinite(column)}), count_if({_is_infinite(column, 'FLOAT')})"
+        for column in numbers
+    )
     found = connection.execute(f"SELECT {counts} FROM {staged.relation}").fetchone()
-    for column, number in zip(numbers, found, strict=True):
-        if number:
-            name = column.name
-            array = column.kind is Kind.ARRAY
-            rows = "1 row" if number == 1 else f"{number:,} rows"
-            has = "has an infinite number in its array" if array else "is infinite"
-            where = "" if array else f": SELECT ... WHERE isfinite({name})"
+    for column, infinite, large in zip(numbers, found[::2], found[1::2], strict=True):
+        if large:
+            name, array = column.name, column.kind is Kind.ARRAY
+            rows = "1 row" if large == 1 else f"{large:,} rows"
+            has = "is infinite" if infinite else "is beyond 3.4e38 (no float32)"
+            if array:
+                has = f"has a number that {has} in its array"
+            limit = f"isfinite({name})" if infinite else f"abs({name}) < 3.4e38"
+            where = "" if array else f": SELECT ... WHERE {limit}"
             raise DataError(
                 f"column `{name}` {has} in {rows}; leave them out{where}, or make "
                 "them NULL"
             )
 
 
-def _is_infinite(column: Column) -> str:
+def _is_infinite(column: Column, kind: str = "DOUBLE") -> str:
+    """Return whether a number is infinite, or beyond a type; NaN is NULL."""
     name = identifier(column.name)
+    value = "v" if column.kind is Kind.ARRAY else name
+    odd = (
+        f"({value} IS NOT NULL AND NOT isnan(CAST({value} AS DOUBLE)) AND "
+        f"coalesce(isinf(TRY_CAST({value} AS {kind})), true))"
+    )
     if column.kind is not Kind.ARRAY:
-        return f"isinf(CAST({name} AS DOUBLE))"
-    return f"list_bool_or(list_transform({name}, lambda v: isinf(CAST(v AS DOUBLE))))"
+        return odd
+    return f"list_bool_or(list_transform({name}, lambda v: {odd}))"
 
 
 def _refuse_fractions(connection: Any, staged: Staged, label: LabelPlan) -> None:

@@ -44,8 +44,12 @@ class Rows(Protocol):
     def preview(self) -> Preview:
         """The first rows, at most PREVIEW_ROWS."""
 
-    def write(self, path: Path) -> int:
-        """Write all rows as one Parquet file; return how many. Once."""
+    def write(self, path: Path, *, kept: bool = False) -> int:
+        """Write all rows as one Parquet file; return how many. Once.
+
+        With `kept` they are to come back as they are: Raises DataError for a value that
+        is among those of another type, which it would become one of.
+        """
 
 
 class Source(Protocol):
@@ -67,6 +71,12 @@ class Source(Protocol):
 
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         """Run a statement of the engine's own language."""
+
+    def check_table(self, name: str) -> None:
+        """Raise DataError where `put_table` could put nothing in place of that name.
+
+        Nothing is changed, whatever is there.
+        """
 
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         """Make a table of a Parquet file's rows, in place of one of that name.

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.sql.data import types
-from elasticdl.sql.plan import Kind
+from elasticdl.sql.data.source import NO_COLUMNS
+from elasticdl.sql.plan import Kind, Schema
 
 MYSQL = ("mysql", "mariadb")
 # Without it what does not fit is cut, and only a warning says so.
@@ -21,13 +22,43 @@ _INTERVALS = (*MYSQL, "postgresql")
 _INSERT_ROWS = 2000
 
 
-def columns(parquet_file: Path, engine: str) -> list[Any]:
-    """Return the columns of a table for a Parquet file's rows."""
+def columns(parquet_file: Path, engine: str, came: Schema = NO_COLUMNS) -> list[Any]:
+    """Return the columns of a table for a Parquet file's rows.
+
+    Those of the query `came` have the types that they had there.
+    """
     import sqlalchemy as sa
     from pyarrow import parquet
 
     schema = parquet.read_schema(parquet_file)
-    return [sa.Column(one.name, _type(one.type, engine)) for one in schema]
+    stated = {one.name: one.stated for one in came.columns if not one.rounded}
+    return [
+        sa.Column(
+            one.name,
+            _named(stated[one.name])
+            if stated.get(one.name)
+            else _type(one.type, engine),
+        )
+        for one in schema
+    ]
+
+
+def decimals_of(came: Schema) -> Schema:
+    """Return the columns of a query that have decimals with all digits."""
+    return Schema(tuple(c for c in came.columns if types.is_decimal(c)))
+
+
+def _named(stated: str) -> Any:
+    """Return a type by the engine's own name of it."""
+    from sqlalchemy.types import UserDefinedType
+
+    class Named(UserDefinedType[Any]):
+        cache_ok = True
+
+        def get_col_spec(self, **_: Any) -> str:
+            return stated
+
+    return Named()
 
 
 def _type(arrow: Any, engine: str) -> Any:
@@ -64,14 +95,24 @@ def _type(arrow: Any, engine: str) -> Any:
     return next((kind for fits, kind in known if fits(arrow)), text)
 
 
-def batches(parquet_file: Path, engine: str) -> Iterator[list[dict[str, Any]]]:
-    """Yield a Parquet file's rows as drivers take them, some at a time."""
+def batches(
+    parquet_file: Path, engine: str, came: Schema = NO_COLUMNS
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield a Parquet file's rows as drivers take them, some at a time.
+
+    Decimals of the query `came` are as they were, others are floats.
+    """
     from pyarrow import parquet
+
+    exact = set(decimals_of(came).names)
 
     with parquet.ParquetFile(parquet_file) as file:
         for batch in file.iter_batches(_INSERT_ROWS):
             rows = batch.to_pylist()
-            yield [{k: _given(v, engine) for k, v in row.items()} for row in rows]
+            yield [
+                {k: v if k in exact else _given(v, engine) for k, v in row.items()}
+                for row in rows
+            ]
 
 
 def _given(value: Any, engine: str) -> Any:

@@ -1,20 +1,18 @@
-"""Which kind of value a column has, by what an engine or a driver calls its type.
+"""Which kind of value a column has by the values that a driver returned.
 
-Owns the table that docs/sql.md shows. Called by the sources. Must not open anything.
+Owns the table of Python's types, and how values become Arrow's. What DuckDB and
+PostgreSQL say of their columns is in `types_duckdb` and `types_postgresql`; docs/sql.md
+shows all of it. Called by the sources. Must not open anything.
 
-| kind    | DuckDB                               | others, by the drivers' values |
-|---------|--------------------------------------|--------------------------------|
-| INTEGER | TINYINT to BIGINT, UTINYINT to UINTEGER | int within 64 signed bits   |
-| NUMBER  | FLOAT, DOUBLE, DECIMAL, HUGEINT, UBIGINT | float, decimal, larger int |
-| BOOLEAN | BOOLEAN                              | bool (MySQL's are integers)    |
-| TEXT    | VARCHAR, ENUM, UUID                  | text, UUID, enum, set          |
-| TIME    | DATE, TIME, TIMESTAMP, INTERVAL      | date, time, datetime, interval |
-| ARRAY   | lists and arrays of the above        | list                           |
-| OTHER   | STRUCT, MAP, UNION, BLOB, BIT, JSON  | bytes, JSON, ranges            |
-
-UBIGINT and HUGEINT do not fit 64 signed bits, so they are numbers; as ids they need
-a CAST to VARCHAR. Parquet has no HUGEINT and no UNION: the one is staged as a decimal,
-the other cannot come back (`staged_duckdb`, `comes_back`).
+| kind    | values                                                              |
+|---------|---------------------------------------------------------------------|
+| INTEGER | int within 64 signed bits                                           |
+| NUMBER  | float, decimal, larger int                                          |
+| BOOLEAN | bool (MySQL's are integers)                                         |
+| TEXT    | text, UUID                                                          |
+| TIME    | date, time, datetime, interval                                      |
+| ARRAY   | list of the above                                                   |
+| OTHER   | bytes, JSON, ranges                                                 |
 """
 
 from __future__ import annotations
@@ -26,22 +24,11 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from elasticdl.errors import DataError
 from elasticdl.sql.plan import Column, Kind
-
-_INTEGERS = {
-    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
-}  # fmt: skip
-_NUMBERS = {"FLOAT", "DOUBLE", "UBIGINT", "HUGEINT", "UHUGEINT", "BIGNUM"}
-_TEXTS = {"VARCHAR", "UUID", "CHAR", "TEXT", "STRING"}
-_TIMES = ("DATE", "TIME", "TIMESTAMP", "INTERVAL")
-_AS_DECIMAL = "DECIMAL(38,0)"
-# Names of fields and values of enums are in quotes, where these words mean nothing.
-_QUOTED_OR_HUGE = re.compile(
-    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(U?HUGEINT)\b|\b(UNION)\("""
-)
 
 # By the type of a value that a driver returned; bool comes before int, its parent.
 _OF_VALUES: tuple[tuple[type, Kind], ...] = (
@@ -57,59 +44,22 @@ _OF_VALUES: tuple[tuple[type, Kind], ...] = (
     (list, Kind.ARRAY),
     (tuple, Kind.ARRAY),
 )
+_TEXTS = (str, uuid.UUID)
 _BYTES = (bytes, bytearray, memoryview)
+_MOST_DIGITS = 38  # Of a decimal of Arrow and of DuckDB.
+_DECIMAL = re.compile(r"(?:DECIMAL|numeric)\((\d+),(\d+)\)")
+ONLY_NULL = "only NULL"  # What is stated of a column without any value.
+_AS_TEXT = "which would come back as text; leave it out, or CAST it in the SELECT"
 LARGEST, SMALLEST = 2**63 - 1, -(2**63) + 1  # -2**63 stands for NULL
 
 
-def of_duckdb(name: str, stated: str) -> Column:
-    """Return the column of a type as DuckDB writes it."""
-    listed = re.fullmatch(r"(.*?)\[\d*\]", stated, re.DOTALL)
-    if listed is not None:
-        item = _kind_of_duckdb(listed[1])
-        nested = item in (Kind.ARRAY, Kind.OTHER, Kind.TIME)
-        if nested or listed[1].endswith("]"):
-            return Column(name, Kind.OTHER, stated=stated)
-        return Column(name, Kind.ARRAY, item=item, stated=stated)
-    return Column(name, _kind_of_duckdb(stated), stated=stated)
-
-
-def _kind_of_duckdb(stated: str) -> Kind:
-    word = stated.split("(", maxsplit=1)[0].strip().upper()
-    if word in _INTEGERS:
-        return Kind.INTEGER
-    if word in _NUMBERS or word == "DECIMAL":
-        return Kind.NUMBER
-    if word == "BOOLEAN":
-        return Kind.BOOLEAN
-    if word in _TEXTS or word == "ENUM":
-        return Kind.TEXT
-    return Kind.TIME if word.startswith(_TIMES) else Kind.OTHER
-
-
-def staged_duckdb(stated: str) -> str:
-    """Return the type in which Parquet keeps all values of one; "" if it is that one.
-
-    Parquet makes doubles of HUGEINT, and moves the hour of a time with an offset.
-    """
-    if stated == "TIME WITH TIME ZONE":
-        return "VARCHAR"
-    made = _QUOTED_OR_HUGE.sub(
-        lambda found: _AS_DECIMAL if found[1] else found[0], stated
-    )
-    return made if made != stated else ""
-
-
-def comes_back(stated: str) -> bool:
-    """Whether a column of a type of DuckDB is the same behind Parquet and a CAST."""
-    words = (found[2] for found in _QUOTED_OR_HUGE.finditer(stated))
-    return not any(words)
-
-
-def of_values(name: str, values: Iterable[Any], stated: str = "") -> Column:
+def of_values(
+    name: str, values: Iterable[Any], stated: str = "", *, spans: bool = True
+) -> Column:
     """Return the column of the first values; one without any value is text.
 
     Engines without types (SQLite) may mix them: integers and fractions are numbers, and
-    anything beside text is text.
+    anything beside text is text. `spans` is whether the engine takes a time span back.
     """
     found: dict[type, list[Any]] = {}
     for value in values:
@@ -125,14 +75,34 @@ def of_values(name: str, values: Iterable[Any], stated: str = "") -> Column:
         for item in value
         if item is not None
     }
-    stated = stated or "/".join(sorted(words)) or "only NULL"
-    kind = _common(kinds)
-    if kind is not Kind.ARRAY:
-        return Column(name, kind, stated=stated)
-    item = _common(items)
-    if item in (Kind.ARRAY, Kind.OTHER, Kind.TIME):
-        return Column(name, Kind.OTHER, stated=stated)
-    return Column(name, Kind.ARRAY, item=item, stated=stated)
+    stated = stated or "/".join(sorted(words)) or ONLY_NULL
+    kind, item = _common(kinds), None
+    if kind is Kind.ARRAY:
+        item = _common(items)
+        if item in (Kind.ARRAY, Kind.OTHER, Kind.TIME):
+            kind, item = Kind.OTHER, None
+    lost = "" if _comes_back(kind, found, spans=spans) else _AS_TEXT
+    rounded = kind is Kind.NUMBER and (
+        decimal.Decimal in found or any(map(_is_rounded, found.get(int, ())))
+    )
+    return Column(name, kind, item=item, stated=stated, lost=lost, rounded=rounded)
+
+
+def _is_rounded(value: int) -> bool:
+    """Whether a double has not all digits of a whole number."""
+    return value != float(value)
+
+
+def _comes_back(kind: Kind, found: dict[type, list[Any]], *, spans: bool) -> bool:
+    """Whether a table that is made for values of these types gives them as they are."""
+    if kind is Kind.OTHER:
+        return all(issubclass(one, _BYTES) for one in found)
+    if kind is Kind.TEXT:
+        return all(issubclass(one, _TEXTS) for one in found)
+    if datetime.timedelta in found and not spans:
+        return False
+    times = found.get(datetime.time, ())
+    return not any(value.tzinfo is not None for value in times)
 
 
 def _kinds_of_same(values: Sequence[Any]) -> set[Kind]:
@@ -162,6 +132,24 @@ def _common(kinds: set[Kind]) -> Kind:
     return Kind.OTHER
 
 
+def exact_decimal(digits: Any, scale: Any, name: str = "DECIMAL") -> str:
+    """Return the type of decimals that come back with all digits; "" if none does."""
+    if digits is None or not 0 <= scale <= digits <= _MOST_DIGITS:
+        return ""
+    return f"{name}({digits},{scale})"
+
+
+def is_decimal(column: Column) -> bool:
+    """Whether all digits of a server's column are kept."""
+    return _DECIMAL.fullmatch(column.stated) is not None
+
+
+def decimal_type(pa: Any, column: Column) -> Any:
+    """Return the Arrow type that keeps all digits of a column; None where none does."""
+    found = _DECIMAL.fullmatch(column.stated)
+    return pa.decimal128(int(found[1]), int(found[2])) if found else None
+
+
 def arrow_type(pa: Any, column: Column, first: Sequence[Any] = ()) -> Any:
     """Return the Arrow type in which rows of a server are staged."""
     if column.kind is Kind.ARRAY and column.item is not None:
@@ -189,41 +177,58 @@ def _arrow_time(pa: Any, value: Any) -> Any:
     return pa.time64("us")
 
 
-def to_arrow(pa: Any, column: Column, values: Sequence[Any], kind: Any) -> Any:
+def to_arrow(
+    pa: Any, column: Column, values: Sequence[Any], kind: Any, *, kept: bool = False
+) -> Any:
     """Return a batch of a server's values as an Arrow array.
 
     Raises DataError that names the column and a value of another type than the first
-    rows had.
+    rows had; with `kept`, where values are to come back, also a number among text.
     """
     # As they are first: to look at each value takes as long as all the rest.
     binary = pa.types.is_binary(kind)
-    wrong = _converted_in_silence(column, values, kind=kind, pa=pa)
+    silent = partial(_converted_in_silence, column, kind=kind, kept=kept, pa=pa)
+    wrong = silent(values)
     for given in () if wrong else (values, _plain(column, values)):
         with contextlib.suppress(*_refusals(pa)):
             return pa.array(given, kind)
-    if column.kind in (Kind.TEXT, Kind.OTHER) and not binary:
+    if column.kind in (Kind.TEXT, Kind.OTHER) and not binary and not wrong:
         return pa.array([None if v is None else text_of(v) for v in values], kind)
-    odd = next(v for v in values if not _fits(pa, column, v, kind))
+    odd = next(v for v in values if silent([v]) or not _fits(pa, column, v, kind))
+    got = f"column `{column.name}`: got {text_of(odd)[:60]!r} ({type(odd).__name__})"
+    if column.stated == ONLY_NULL and kept:
+        raise DataError(
+            f"{got} behind rows that had only NULL, which says no type; begin with "
+            f"rows that have a value: ORDER BY {column.name} IS NULL"
+        )
     expected = "bytes" if binary else column.kind
     if column.kind is Kind.ARRAY:
         expected = f"array of {column.item}"
     raise DataError(
-        f"column `{column.name}`: got {text_of(odd)[:60]!r} ({type(odd).__name__}), "
-        f"expected {expected} as in the rows before; CAST it in the SELECT"
+        f"{got}, expected {expected} as in the rows before; CAST it in the SELECT"
     )
 
 
 def _converted_in_silence(
-    column: Column, values: Sequence[Any], *, kind: Any, pa: Any
+    column: Column, values: Sequence[Any], *, kind: Any, kept: bool, pa: Any
 ) -> bool:
-    """Whether Arrow would cut a fraction off, or make bytes of a text."""
+    """Whether Arrow would take a value for another one: cut off, decoded, split."""
+    there = set(map(type, values)) - {type(None)}  # the quickest look at all of them
     if pa.types.is_binary(kind):
-        return any(isinstance(v, str) for v in values)
+        return str in there
+    if column.kind is Kind.TEXT:
+        refused = kept and not all(issubclass(one, _TEXTS) for one in there)
+        return refused or any(issubclass(one, _BYTES) for one in there)
+    if column.kind is Kind.NUMBER and kept and int in there and not column.rounded:
+        return any(isinstance(v, int) and _is_rounded(v) for v in values)
+    if column.kind is Kind.ARRAY and str in there:
+        return True  # Arrow takes it for the list of its letters.
     if column.kind is Kind.ARRAY and column.item is Kind.INTEGER:
         values = [item for one in values if one is not None for item in one]
+        there = set(map(type, values))
     elif column.kind is not Kind.INTEGER:
         return False
-    if float not in set(map(type, values)):  # the quickest look at all of them
+    if float not in there:
         return False
     return any(isinstance(v, float) and not v.is_integer() for v in values)
 
@@ -247,13 +252,13 @@ def _float(value: Any) -> Any:
 
 
 def _fits(pa: Any, column: Column, value: Any, kind: Any) -> bool:
-    if _converted_in_silence(column, [value], kind=kind, pa=pa):
-        return False
-    try:
-        pa.array(_plain(column, [value]), kind)
-    except _refusals(pa):
-        return False
-    return True
+    if column.kind is Kind.TEXT:
+        return True  # numbers among text are text
+    for given in ([value], _plain(column, [value])):
+        with contextlib.suppress(*_refusals(pa)):
+            pa.array(given, kind)
+            return True
+    return False
 
 
 def plain(value: Any) -> Any:

@@ -80,7 +80,8 @@ def sqlglot_dialect(engine: str) -> str:
 
 def cut(text: str, engine: str) -> list[Cut]:
     """Return the statements of a text, in order, without empty ones."""
-    return [_cut_one(tokens) for tokens in _statements(tokenize(text, engine))]
+    pieces = _joined(list(_statements(tokenize(text, engine))))
+    return [_cut_one(tokens) for tokens in pieces]
 
 
 def tokenize(text: str, engine: str) -> list[Token]:
@@ -139,6 +140,31 @@ def _statements(tokens: list[Token]) -> Iterator[list[Token]]:
             depth = _depth_of_body(now, depth)
     if now:
         yield now
+
+
+def _joined(pieces: list[list[Token]]) -> list[list[Token]]:
+    """Put bodies together that have no BEGIN: CREATE PROCEDURE p() IF ... END IF.
+
+    No statement begins with END IF: what does is the end of the routine before it.
+    """
+    found: list[list[Token]] = []
+    body = 0  # Where the last routine is in `found`, plus one.
+    for piece in pieces:
+        words = [token.word for token in piece]
+        if body and _ends_a_block(words):
+            found[body - 1 :] = [[one for part in found[body - 1 :] for one in part]]
+            found[-1] += piece
+            continue
+        found.append(piece)
+        if words[0] == "CREATE" and any(word in _BODIES for word in words):
+            body = len(found)
+    return found
+
+
+def _ends_a_block(words: list[str]) -> bool:
+    return words[0] == "UNTIL" or (
+        words[0] == "END" and len(words) > 1 and words[1] in _BLOCKS
+    )
 
 
 def _depth_of_body(now: list[Token], depth: int) -> int:

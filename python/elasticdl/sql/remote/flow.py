@@ -214,6 +214,9 @@ class Remote:
             return Rows(answer.names, answer.rows[:most_rows], answer.more)
         return Rows((), ())
 
+    def check_table(self, name: str) -> None:
+        raise TypeError(f"{name}: tables of a cluster are checked there")
+
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         del came
         raise TypeError(f"{name}, {parquet}: tables of a cluster are written there")

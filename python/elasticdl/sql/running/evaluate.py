@@ -15,7 +15,7 @@ from elasticdl.sql import planning
 from elasticdl.sql.data import shards
 from elasticdl.sql.metrics import misfit
 from elasticdl.sql.registry import Description
-from elasticdl.sql.running.predict import put
+from elasticdl.sql.running.predict import check_place, put
 from elasticdl.sql.running.session import Answer, Session, Table
 from elasticdl.sql.running.staging import stage, staged_in
 from elasticdl.sql.statements import Evaluate, Explain
@@ -33,12 +33,14 @@ def write_labelled(
     session: Session, statement: Evaluate | Explain, about: Description, folder: Path
 ) -> int:
     """Write the rows of a query with their label; return how many there are."""
+    check_place(session, statement.into)
     wanted = statement.label.text if statement.label else about.label.column
     staged = stage(session, statement.select, about, folder, wanted)
     if not staged.num_rows:
         return 0
     column = staged.schema.named(wanted)
-    label = replace(about.label, column=column.name if column else wanted)
+    assert column is not None  # noqa: S101 - `stage` found it
+    label = replace(about.label, column=column.name, kind=column.kind)
     return shards.write_labelled(
         staged, folder / "shards", columns=about.columns, label=label
     )

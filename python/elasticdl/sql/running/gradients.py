@@ -18,7 +18,7 @@ from elasticdl.sql.data.source import identifier, literal
 from elasticdl.sql.plan import Head
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.explain import MOST_ROWS, write_importance
-from elasticdl.sql.running.predict import prediction_fields
+from elasticdl.sql.running.predict import check_place, prediction_fields
 from elasticdl.sql.running.session import Answer, Bars, Session
 from elasticdl.sql.running.staging import stage
 from elasticdl.sql.statements import Explain
@@ -31,6 +31,7 @@ def prepare(
     session: Session, statement: Explain, about: Description, folder: Path
 ) -> int:
     """Write some of the rows as the model takes them; return how many."""
+    check_place(session, statement.into)
     staged = stage(session, statement.select, about, folder)
     if not staged.num_rows:
         return 0

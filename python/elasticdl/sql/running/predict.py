@@ -18,7 +18,7 @@ from elasticdl.sql.plan import Schema
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
 from elasticdl.sql.running.staging import stage, staged_in
-from elasticdl.sql.statements import Predict
+from elasticdl.sql.statements import Name, Predict
 
 _FILE_ENDINGS = (".parquet", ".csv")
 
@@ -27,6 +27,7 @@ def prepare(
     session: Session, statement: Predict, about: Description, folder: Path
 ) -> int:
     """Write the rows as the model takes them; return how many there are."""
+    check_place(session, statement.table)
     staged = stage(session, statement.select, about, folder, kept=True)
     if staged.num_rows:
         rows = folder / "shards" / "rows.parquet"
@@ -95,6 +96,12 @@ def _shown(parquet: Path) -> Table:
         names = tuple(one[0] for one in cursor.description)
         rows = tuple(map(tuple, cursor.fetchmany(SHOWN_ROWS + 1)))
     return Table(names, rows[:SHOWN_ROWS], len(rows) > SHOWN_ROWS)
+
+
+def check_place(session: Session, table: Name | None) -> None:
+    """Raise DataError where an answer could not be put in place behind the job."""
+    if table is not None and not table.text.endswith(_FILE_ENDINGS):
+        session.source.check_table(table.text)
 
 
 def put(session: Session, table: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:

@@ -17,9 +17,9 @@ from elasticdl.job.spec.problems import did_you_mean, spec_error
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import parse_values
 from elasticdl.sql import planning, registry
-from elasticdl.sql.data import types
+from elasticdl.sql.data import types, types_duckdb
 from elasticdl.sql.data.shards import Staged
-from elasticdl.sql.plan import Kind, Schema, Stored
+from elasticdl.sql.plan import Column, ColumnPlan, Kind, LabelPlan, Schema, Stored
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.session import Session
 from elasticdl.sql.statements import Evaluate, Explain, Predict
@@ -28,7 +28,9 @@ _ROWS, _STAGED = "rows.parquet", "staged.json"
 _FITS = {
     Stored.FLOAT: (Kind.NUMBER, Kind.INTEGER, Kind.BOOLEAN),
     Stored.INTEGER: (Kind.INTEGER, Kind.BOOLEAN, Kind.NUMBER),
+    Stored.TEXT: (Kind.TEXT,),
 }
+_EMPTY = (types.ONLY_NULL, types_duckdb.UNTYPED)  # What is stated of NULLs alone.
 
 
 def stage(
@@ -53,8 +55,10 @@ def stage(
             problems += _lost(rows.schema)
         if problems:
             raise SpecError("; ".join(problems))
+        for line in _rounded(rows.schema) if kept else ():
+            session.say(line)
         path = folder / _ROWS
-        staged = Staged(path, rows.schema, rows.write(path))
+        staged = Staged(path, rows.schema, rows.write(path, kept=kept))
     tree = {**asdict(staged), "path": ""}
     write_whole(folder / _STAGED, json.dumps(tree), durable=False)
     return staged
@@ -85,25 +89,64 @@ def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
         column = schema.find(plan.column)
         if column is None:
             continue
-        fits = (Kind.ARRAY,) if plan.longest else _FITS.get(plan.stored)
-        empty = column.stated == "only NULL"
-        if fits is not None and column.kind not in fits and not empty:
-            yield (
-                f"column `{plan.column}` is {column.kind} ({column.stated}), the model "
-                f"was trained with numbers; CAST it in the SELECT"
-            )
-    if label and schema.named(label) is None:
-        hint = did_you_mean(label, list(schema.names))
-        yield f"the label `{label}` is no column of the query; {hint}"
+        wrong = misfit(column, plan)
+        if wrong:
+            yield wrong
+    if label:
+        yield from _wrong_label(schema, label, about.label)
+
+
+def misfit(column: Column, plan: ColumnPlan) -> str:
+    """Return why a model cannot take a column as it was trained with, or ""."""
+    fits = _FITS[plan.stored]
+    array = column.kind is Kind.ARRAY
+    kind = column.item if array else column.kind
+    if column.stated in _EMPTY or (kind in fits and array == bool(plan.longest)):
+        return ""
+    what = "text" if plan.stored is Stored.TEXT else "numbers"
+    trained = f"arrays of {what}" if plan.longest else what
+    return (
+        f"column `{plan.column}` is {column.kind} ({column.stated}), the model was "
+        f"trained with {trained}; CAST it in the SELECT"
+    )
+
+
+def _wrong_label(schema: Schema, name: str, label: LabelPlan) -> Iterator[str]:
+    column = schema.named(name)
+    if column is None:
+        hint = did_you_mean(name, list(schema.names))
+        yield f"the label `{name}` is no column of the query; {hint}"
+    elif wrong := label_misfit(column, label):
+        yield wrong
+
+
+def label_misfit(column: Column, label: LabelPlan) -> str:
+    """Return why a column is no label of a model, or ""."""
+    text = label.kind is Kind.TEXT
+    fits = (Kind.TEXT,) if text else _FITS[Stored.FLOAT]
+    if column.kind in fits or column.stated in _EMPTY:
+        return ""
+    what = "text" if text else "numbers"
+    return (
+        f"the label `{column.name}` is {column.kind} ({column.stated}), the model "
+        f"learned {what}; CAST it in the SELECT"
+    )
 
 
 def _lost(schema: Schema) -> Iterator[str]:
     """Yield the columns that would not come back as they are."""
     for column in schema.columns:
-        if not types.comes_back(column.stated):
+        if column.lost:
+            yield f"column `{column.name}` is a {column.stated}, {column.lost}"
+
+
+def _rounded(schema: Schema) -> Iterator[str]:
+    """Yield what is to be said of columns that come back with fewer digits."""
+    for column in schema.columns:
+        if column.rounded:
             yield (
-                f"column `{column.name}` is a {column.stated}, which would come back "
-                "as another type; leave it out, or CAST it to VARCHAR in the SELECT"
+                f"{column.name}: {column.stated}, comes back as a double: CAST it to "
+                "text to keep every digit"
             )
 
 

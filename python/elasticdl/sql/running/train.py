@@ -22,8 +22,19 @@ from elasticdl.sql import generate, planning
 from elasticdl.sql.data import shards, statistics
 from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.data.shards import Shards, Staged
+from elasticdl.sql.labels import at_attribute
+from elasticdl.sql.metrics import misfit
 from elasticdl.sql.models import OWN
-from elasticdl.sql.plan import Generated, Head, LabelPlan, Places, Statistics, TrainPlan
+from elasticdl.sql.plan import (
+    Generated,
+    Head,
+    LabelPlan,
+    Places,
+    Schema,
+    Statistics,
+    TrainPlan,
+)
+from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.registry import (
     Description,
     ModelVersion,
@@ -31,6 +42,7 @@ from elasticdl.sql.registry import (
     write_description,
     write_statistics,
 )
+from elasticdl.sql.running import staging
 from elasticdl.sql.running.own import find_own
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.statements import Train
@@ -111,6 +123,7 @@ def prepare(
         division=plan.split,
         validation=validation,
     )
+    _refuse_metrics(statement, plan, made, text)
     for one in (staged, validation):
         if one is not None:
             one.path.unlink()
@@ -149,6 +162,15 @@ def _hinting(statement: Train) -> Iterator[None]:
         ) from error
 
 
+def _refuse_metrics(statement: Train, plan: TrainPlan, made: Shards, text: str) -> None:
+    """Raise StatementError for metrics of two classes, where later rows had a third."""
+    wrong = misfit(with_classes(plan.label, made).head, plan.metrics)
+    if wrong:
+        at = at_attribute(statement, "validation.metrics")
+        said = f"{wrong}, as `{plan.label.column}` has {len(made.classes)} classes"
+        raise StatementError(text, [Problem(at, f"{said}, not all in the first rows")])
+
+
 def _generated(plan: TrainPlan, measured: Statistics, places: Places) -> Generated:
     if plan.model.family != OWN:
         return generate.generate(plan, measured, places)
@@ -171,10 +193,22 @@ def _validation(session: Session, plan: TrainPlan, folder: Path) -> Staged | Non
                 if rows.schema.find(name) is None
             ),
         ]
+        problems += filter(None, _misfits(rows.schema, plan))
         if problems:
             raise SpecError(f"validation.select: {'; '.join(problems)}")
         path = folder / "validation-rows.parquet"
         return Staged(path, rows.schema, rows.write(path))
+
+
+def _misfits(schema: Schema, plan: TrainPlan) -> Iterator[str]:
+    """Yield of each column why its validation rows are none, or ""."""
+    for one in plan.columns:
+        column = schema.find(one.column)
+        if column is not None:
+            yield staging.misfit(column, one)
+    label = schema.find(plan.label.column)
+    if label is not None:
+        yield staging.label_misfit(label, plan.label)
 
 
 def _values(

@@ -8,11 +8,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError
 from elasticdl.sql import planning
 from elasticdl.sql.data.source import Source, open_source
 from elasticdl.sql.plan import Head, TrainPlan
+from elasticdl.sql.problems import StatementError
 from elasticdl.sql.statements import Train
 
 
@@ -104,7 +106,7 @@ def _through(source: Source, select: str, folder: Path, name: str = "back") -> i
     """Stage a query's rows and put them back as a table."""
     path = folder / "rows.parquet"
     with source.rows(select) as rows:
-        rows.write(path)
+        rows.write(path, kept=True)
         schema = rows.schema
     return source.put_table(name, path, schema)
 
@@ -122,6 +124,19 @@ def _through(source: Source, select: str, folder: Path, name: str = "back") -> i
         "[1, 2]::INTEGER[2]",
         "TIMESTAMP_S '2026-01-02 03:04:05'",
         "TIMETZ '01:02:03+02'",
+        "[TIMETZ '01:02:03.000004+05:30']",
+        "{'at': TIMETZ '01:02:03-11', 'hugeint': 1}",
+        "INTERVAL '1 year 2 months -3 days 04:05:06.000007'",
+        "-INTERVAL '3 months 00:00:00.000001'",
+        "INTERVAL '9223372036854775807 microseconds'",
+        "[INTERVAL '-1 day', NULL]",
+        "MAP {'a': INTERVAL 1 MONTH}",
+        "{'a': [{'b \"c': TIMETZ '01:02:03+02'}], 'd': 'HUGEINT'}",
+        "[DATE '2026-01-02', 'infinity'::DATE]",
+        "TIMESTAMP_NS '2026-01-02 03:04:05.123456789'",
+        "TIMESTAMP_MS '2026-01-02 03:04:05.123'",
+        "'00000000-0000-0000-0000-000000000001'::UUID",
+        "[[1], NULL, []]",
         "'{\"a\": 1}'::JSON",
         "12.345::DECIMAL(30, 3)",
         "NULL",
@@ -170,4 +185,103 @@ def test_a_text_among_bytes_is_named_with_its_column(tmp_path: Path) -> None:
     source = open_source(str(tmp_path / "t.sqlite"))
     with pytest.raises(DataError, match=r"column `x`: got 'b' .str., expected bytes"):
         _through(source, "SELECT x FROM t", tmp_path)
+    source.close()
+
+
+@pytest.mark.parametrize("value", ["[{}]", "{{'a': {}}}", "[[{}]]"])
+def test_a_number_of_too_many_digits_inside_others_is_named_with_its_column(
+    source: Source, tmp_path: Path, value: str
+) -> None:
+    select = f"SELECT {value.format(f'{10**38}::HUGEINT')} AS x"
+    with pytest.raises(DataError, match=r"column `x`: got .*1000.*at most 38 digits"):
+        _through(source, select, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "late", "told"),
+    [
+        ("a", b"b", r"got '62' .bytes., expected text"),
+        (1, b"b", r"got '62' .bytes., expected integer"),
+        (1.5, b"b", r"got '62' .bytes., expected number"),
+        (None, b"b", r"got '62' .bytes. behind rows that had only NULL.*x IS NULL"),
+        (None, 7, r"got '7' .int. behind rows that had only NULL"),
+        ("a", 7, r"got '7' .int., expected text"),
+        (1.5, 2**53 + 1, r"got '9007199254740993' .int., expected number"),
+    ],
+)
+def test_a_later_value_of_sqlite_that_fits_no_column_is_named(
+    tmp_path: Path, first: object, late: object, told: str
+) -> None:
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute("CREATE TABLE t (x)")
+        rows = [(first,)] * 10_000 + [(late,)]
+        connection.executemany("INSERT INTO t VALUES (?)", rows)
+    connection.close()
+    source = open_source(str(tmp_path / "t.sqlite"))
+    with pytest.raises(DataError, match=f"column `x`: {told}"):
+        _through(source, "SELECT x FROM t", tmp_path)
+    source.close()
+
+
+@pytest.mark.parametrize("first", [None, "a"])
+def test_a_later_number_among_text_is_text_where_nothing_comes_back(
+    tmp_path: Path, first: object
+) -> None:
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute("CREATE TABLE t (x)")
+        rows = [(first,)] * 10_000 + [(7,)]
+        connection.executemany("INSERT INTO t VALUES (?)", rows)
+    connection.close()
+    source = open_source(str(tmp_path / "t.sqlite"))
+    with source.rows("SELECT x FROM t") as found:
+        found.write(tmp_path / "rows.parquet")
+    source.close()
+    assert pq.read_table(tmp_path / "rows.parquet")["x"].to_pylist()[-1] == "7"
+
+
+@pytest.mark.parametrize(
+    ("split", "kind", "told"),
+    [
+        ("key", "INTERVAL", r"an INTERVAL.*EXTRACT\(EPOCH FROM x\)"),
+        ("order", "INTERVAL", r"an INTERVAL.*EXTRACT\(EPOCH FROM x\)"),
+        ("order", "TIMETZ", "a TIME WITH TIME ZONE, by which no rows are ordered"),
+        ("order", "INTEGER[]", r"a INTEGER\[\], by which no rows are ordered"),
+    ],
+)
+def test_rows_are_not_divided_by_what_has_several_texts_or_no_order(
+    source: Source, split: str, kind: str, told: str
+) -> None:
+    with pytest.raises(StatementError, match=told):
+        _planned(
+            source,
+            f"SELECT i AS n, CAST(NULL AS {kind}) AS x, i % 2 AS y FROM range(40) t(i) "
+            f"TO TRAIN DNNClassifier WITH validation.{split} = x COLUMN n "
+            "LABEL y INTO m",
+        )
+
+
+@pytest.mark.parametrize(
+    "made", ["VIEW t AS SELECT 1 AS x", "TABLE t AS SELECT 1 AS x"]
+)
+def test_the_trial_of_a_table_changes_nothing(source: Source, made: str) -> None:
+    source.execute(f"CREATE {made}", most_rows=1)
+    if made.startswith("VIEW"):
+        with pytest.raises(DataError, match=r"table t cannot be written: .*View"):
+            source.check_table("t")
+    else:
+        source.check_table("t")
+    source.check_table("other")
+    assert source.execute("SELECT * FROM t", most_rows=1).rows == ((1,),)
+    found = source.execute("SELECT count(*) FROM duckdb_tables()", most_rows=1).rows
+    assert found == ((int(made.startswith("TABLE")),),)
+    with pytest.raises(DataError, match="nowhere"):
+        source.check_table("nowhere.t")
+
+
+def test_a_view_of_sqlite_is_no_target(tmp_path: Path) -> None:
+    source = open_source(f"sqlite:///{tmp_path / 't.sqlite'}")
+    source.execute("CREATE VIEW v AS SELECT 1 AS x", most_rows=1)
+    source.check_table("t")
+    with pytest.raises(DataError, match="`v` is a view, in whose place no table"):
+        source.check_table("v")
     source.close()

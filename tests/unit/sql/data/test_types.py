@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from elasticdl.errors import DataError
-from elasticdl.sql.data import types
+from elasticdl.sql.data import types, types_duckdb
 from elasticdl.sql.plan import Column, Kind
 
 DUCKDB = {
@@ -48,14 +48,18 @@ DUCKDB = {
 
 @pytest.mark.parametrize("value", DUCKDB)
 def test_a_type_of_duckdb_has_its_kind(value):
-    relation = duckdb.connect().sql(f"SELECT {value} AS x")
-    column = types.of_duckdb("x", str(relation.types[0]))
-    assert column.kind is DUCKDB[value], relation.types[0]
+    column = of_duckdb(value)
+    assert column.kind is DUCKDB[value], column.stated
+
+
+def of_duckdb(value):
+    (kind,) = duckdb.connect().sql(f"SELECT {value} AS x").types
+    return types_duckdb.column("x", kind)
 
 
 def test_an_array_tells_the_kind_of_its_values():
-    assert types.of_duckdb("x", "VARCHAR[]").item is Kind.TEXT
-    assert types.of_duckdb("x", "DOUBLE[3]").item is Kind.NUMBER
+    assert of_duckdb("NULL::VARCHAR[]").item is Kind.TEXT
+    assert of_duckdb("NULL::DOUBLE[3]").item is Kind.NUMBER
     assert types.of_values("x", [["a", None], []]).item is Kind.TEXT
 
 
@@ -123,3 +127,42 @@ def test_numbers_among_text_are_text():
     assert types.to_arrow(pa, column, ["a", 2, None], pa.string()).to_pylist() == [
         "a", "2", None,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (["a", 1], "as text"),
+        (["a", b"a"], "as text"),
+        ([datetime.time(1, tzinfo=datetime.UTC)], "as text"),
+        ([{"a": 1}], "as text"),
+        (["a", None], ""),
+        ([b"a", None], ""),
+        ([1, 2.5], ""),
+        ([datetime.timedelta(hours=1)], ""),
+        ([None], ""),
+    ],
+)
+def test_values_that_a_table_would_give_otherwise_are_lost(values, why):
+    lost = types.of_values("x", values).lost
+    assert why in lost
+    assert bool(lost) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("values", "rounded"),
+    [
+        ([1, 2.5], False),
+        ([2.5, 2**53 + 1], True),
+        ([2**64 - 1, 1], True),
+        ([2**64], False),
+        ([decimal.Decimal("1.5")], True),
+        ([2**53 + 1], False),  # an integer
+    ],
+)
+def test_a_number_that_a_double_has_not_is_told(values, rounded):
+    assert types.of_values("x", values).rounded is rounded
+
+
+def test_a_time_span_is_lost_where_the_engine_has_none():
+    assert types.of_values("x", [datetime.timedelta(1)], spans=False).lost
