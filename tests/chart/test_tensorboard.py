@@ -39,6 +39,21 @@ def test_its_pod_is_restricted_and_no_replica_of_the_job():
     assert "elasticdl-job-name" not in pod["metadata"]["labels"]
 
 
+def test_it_pushes_nothing_out_unless_it_is_given_a_class_that_does():
+    def class_of(*, master, **keys):
+        values = job(monitoring={"tensorboard": {"enabled": True}}, **keys)
+        values["job"]["master"] = master
+        pod = objects(values)["Deployment", NAME]["spec"]["template"]
+        return pod["spec"].get("priorityClassName")
+
+    assert class_of(master={}) == "elasticdl-high"
+    classes = {"high": {"name": "training"}}
+    assert class_of(master={}, priorityClasses=classes) == "training"
+    assert class_of(master={"priority": "batch"}) == "batch"
+    # Where there are no classes at all.
+    assert class_of(master={"priority": ""}) is None
+
+
 def test_service_deployment_and_policy_mean_the_same_pod():
     found = with_tensorboard()
     labels = found["Deployment", NAME]["spec"]["template"]["metadata"]["labels"]
