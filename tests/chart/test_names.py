@@ -1,4 +1,4 @@
-"""Names and labels of objects, as they are said: whatever YAML makes of their letters."""
+"""Names and labels of objects, as they are said: whatever YAML makes of the letters."""
 
 import pytest
 import yaml

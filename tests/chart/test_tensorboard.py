@@ -8,6 +8,7 @@ from tests.chart.platform.pod_security import violations
 from tests.chart.rendering import container, job, mounts, objects, of_kind, render
 
 NAME = "elasticdl-digits-tensorboard"
+POLICY = "elasticdl-digits.tensorboard"  # no job can be called so
 
 
 def with_tensorboard(**settings):
@@ -60,16 +61,16 @@ def test_service_deployment_and_policy_mean_the_same_pod():
     for selector in (
         found["Deployment", NAME]["spec"]["selector"]["matchLabels"],
         found["Service", NAME]["spec"]["selector"],
-        found["NetworkPolicy", NAME]["spec"]["podSelector"]["matchLabels"],
+        found["NetworkPolicy", POLICY]["spec"]["podSelector"]["matchLabels"],
     ):
         assert selector.items() <= labels.items()
         assert "digits" in selector.values()
 
 
 def test_nobody_reaches_it_who_is_not_named():
-    assert "ingress" not in with_tensorboard()["NetworkPolicy", NAME]["spec"]
+    assert "ingress" not in with_tensorboard()["NetworkPolicy", POLICY]["spec"]
     peers = [{"podSelector": {"matchLabels": {"app": "proxy"}}}]
-    (rule,) = with_tensorboard(allowedFrom=peers)["NetworkPolicy", NAME]["spec"][
+    (rule,) = with_tensorboard(allowedFrom=peers)["NetworkPolicy", POLICY]["spec"][
         "ingress"
     ]
     assert rule == {"ports": [{"protocol": "TCP", "port": 6006}], "from": peers}
