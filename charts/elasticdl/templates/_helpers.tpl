@@ -11,7 +11,7 @@
      win over what values say of one object, and that over what they say of all. */}}
 {{- define "elasticdl.labelsAnd" -}}
 {{- $own := include "elasticdl.ownLabels" .root | fromYaml -}}
-{{- merge $own (.own | default dict) .more .root.Values.commonLabels | toYaml -}}
+{{- merge $own (.own | default dict) (.more | default dict) .root.Values.commonLabels | toYaml -}}
 {{- end -}}
 
 {{- define "elasticdl.ownLabels" -}}
