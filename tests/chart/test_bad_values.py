@@ -595,32 +595,3 @@ def test_all_mistakes_of_a_section_are_told_at_once():
 def test_the_namespace_of_the_release_may_be_said_in_the_file():
     values = helm.values_from_yaml(GOOD + "  namespace: ml\n")
     assert render(values, namespace="ml")
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (PLATFORM + "platform: {locked: true, allowed: {secrets: null}}\n", "secrets"),
-        (
-            PLATFORM + "priorityClasses: {low: {name: null}}\n",
-            "priorityClasses.low.name",
-        ),
-        (
-            PLATFORM + "monitoring: {exporter: {metricsFrom: null}}\n",
-            "exporter.metricsFrom",
-        ),
-        (
-            PLATFORM + "monitoring: {rules: {enabled: true, alerts: null}}\n",
-            "rules.alerts",
-        ),
-        (
-            PLATFORM + "controller: {trainingJobs: {definition: null}}\n",
-            "Jobs.definition",
-        ),
-        (GOOD + "tls: {metrics: {podMonitor: null}}\n", "`tls.metrics.podMonitor"),
-    ],
-)
-def test_a_key_that_holds_nothing_is_named(text, said):
-    with pytest.raises(helm.HelmError) as refusal:
-        render(helm.values_from_yaml(text))
-    assert f"{said}:` holds nothing: take the line out" in str(refusal.value)

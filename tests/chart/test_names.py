@@ -1,5 +1,6 @@
-"""Names and labels of objects, as they are said: whatever YAML makes of the letters."""
+"""Names, labels and nulls of values: what YAML makes of them, and what stays."""
 
+import helm_python as helm
 import pytest
 import yaml
 
@@ -127,3 +128,38 @@ def test_a_label_that_is_said_twice_is_the_narrower_one(values):
             assert selector.items() <= labels.items()
         if name.startswith("dashboard-"):
             assert labels["grafana_dashboard"] == "1"
+
+
+PLATFORM = "kind: platform\n"
+JOB = (
+    "kind: job\njob:\n  name: a\n  model: {definition: a.b}\n  data: {training: data}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (PLATFORM + "platform: {locked: true, allowed: {secrets: null}}\n", "secrets"),
+        (
+            PLATFORM + "priorityClasses: {low: {name: null}}\n",
+            "priorityClasses.low.name",
+        ),
+        (
+            PLATFORM + "monitoring: {exporter: {metricsFrom: null}}\n",
+            "exporter.metricsFrom",
+        ),
+        (
+            PLATFORM + "monitoring: {rules: {enabled: true, alerts: null}}\n",
+            "rules.alerts",
+        ),
+        (
+            PLATFORM + "controller: {trainingJobs: {definition: null}}\n",
+            "Jobs.definition",
+        ),
+        (JOB + "tls: {metrics: {podMonitor: null}}\n", "`tls.metrics.podMonitor"),
+    ],
+)
+def test_a_key_that_holds_nothing_is_named(text, said):
+    with pytest.raises(helm.HelmError) as refusal:
+        render(helm.values_from_yaml(text))
+    assert f"{said}:` holds nothing: take the line out" in str(refusal.value)
