@@ -51,7 +51,7 @@ def news(name):
 
 def _base(text):
     """Return the objects of the whole job, or platform, that a text differs from."""
-    job = re.search(r"(?m)^    elasticdl-job-name: (\S+)$", text)
+    job = re.search(r'(?m)^    elasticdl-job-name: "(\S+)"$', text)
     base = file_of(JOB if job else PLATFORM).read_text(encoding="utf-8")
     return objects_of(_NAME.sub(job[1], base) if job else base)
 

@@ -100,6 +100,10 @@ REFUSED_BY_THE_SCHEMA = {
         GOOD + "  worker: {replicas: '3'}\n",
         "at '/job/worker/replicas': got string, want null or integer",
     ),
+    "a class that is no number": (
+        GOOD + "  training: {classWeight: {cat: 2.0}}\n",
+        "at '/job/training/classWeight': additional properties 'cat' not allowed",
+    ),
     "a fraction of a worker": (
         GOOD + "  worker: {replicas: 2.5}\n",
         "at '/job/worker/replicas': got number, want null or integer",

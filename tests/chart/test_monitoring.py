@@ -217,7 +217,7 @@ def test_selectors_find_the_exporters_pod_and_no_pod_of_a_job():
     selectors = [
         deployment["selector"]["matchLabels"],
         found["Service", "elasticdl-exporter"]["spec"]["selector"],
-        found["NetworkPolicy", "elasticdl-exporter"]["spec"]["podSelector"][
+        found["NetworkPolicy", "elasticdl.exporter"]["spec"]["podSelector"][
             "matchLabels"
         ],
     ]
@@ -230,12 +230,12 @@ def test_selectors_find_the_exporters_pod_and_no_pod_of_a_job():
 
 
 def test_metrics_of_the_exporter_are_open_as_far_as_is_wanted():
-    anybody = exporter(metricsFrom=[])["NetworkPolicy", "elasticdl-exporter"]
+    anybody = exporter(metricsFrom=[])["NetworkPolicy", "elasticdl.exporter"]
     assert anybody["spec"]["ingress"] == [
         {"ports": [{"protocol": "TCP", "port": 8080}]}
     ]
     peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
-    closed = exporter(metricsFrom=peers)["NetworkPolicy", "elasticdl-exporter"]
+    closed = exporter(metricsFrom=peers)["NetworkPolicy", "elasticdl.exporter"]
     assert closed["spec"]["ingress"][0]["from"] == peers
 
 
@@ -420,6 +420,8 @@ def test_a_pod_monitor_takes_bounds_rules_and_another_namespace():
         jsonschema.validate(one, POD_MONITOR)
         (endpoint,) = one["spec"]["podMetricsEndpoints"]
         assert one["metadata"]["namespace"] == "monitoring"
+        # Another platform may have its own there.
+        assert one["metadata"]["name"].endswith("-ml")
         assert one["spec"]["namespaceSelector"] == {"matchNames": ["ml"]}
         assert one["spec"]["sampleLimit"] == 500
         assert endpoint["scrapeTimeout"] == "4s"

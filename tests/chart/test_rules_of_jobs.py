@@ -30,6 +30,15 @@ REFUSED = {
     "no way to prepare": JOB.replace("training: data", "training: d, prepare: {}"),
     "fewer workers than the minimum": JOB + "  worker: {replicas: 2, min: 5}\n",
     "more workers than the maximum": JOB + "  worker: {replicas: 9, max: 5}\n",
+    "a range of local workers": JOB + "  strategy: local\n  worker: {max: 3}\n",
+    "most memory in a unit that is none": JOB + "  worker: {memoryLimitMax: 4GB}\n",
+    "a volume in the place of everything, said twice": JOB
+    + "  volumes: [{claimName: a, mountPath: //}]\n",
+    "a volume over the container's own files by another way": JOB
+    + "  volumes: [{claimName: a, mountPath: //etc}]\n",
+    "the same by a dot": JOB + "  volumes: [{claimName: a, mountPath: /./etc}]\n",
+    "the state there": JOB + "state: {mountPath: //etc}\n",
+    "the state there by a dot": JOB + "state: {mountPath: /./etc}\n",
     "three local workers": JOB + "  strategy: local\n  worker: {replicas: 3}\n",
     "an exchange without a group": JOB + "  allReduce: {compression: bfloat16}\n",
     "more records than a group counts": JOB

@@ -8,6 +8,7 @@ from tests.chart.platform.pod_security import violations
 from tests.chart.rendering import container, job, mounts, objects, of_kind, render
 
 NAME = "elasticdl-digits-tensorboard"
+POLICY = "elasticdl-digits.tensorboard"  # no job can be called so
 
 
 def with_tensorboard(**settings):
@@ -39,22 +40,37 @@ def test_its_pod_is_restricted_and_no_replica_of_the_job():
     assert "elasticdl-job-name" not in pod["metadata"]["labels"]
 
 
+def test_it_pushes_nothing_out_unless_it_is_given_a_class_that_does():
+    def class_of(*, master, **keys):
+        values = job(monitoring={"tensorboard": {"enabled": True}}, **keys)
+        values["job"]["master"] = master
+        pod = objects(values)["Deployment", NAME]["spec"]["template"]
+        return pod["spec"].get("priorityClassName")
+
+    assert class_of(master={}) == "elasticdl-high"
+    classes = {"high": {"name": "training"}}
+    assert class_of(master={}, priorityClasses=classes) == "training"
+    assert class_of(master={"priority": "batch"}) == "batch"
+    # Where there are no classes at all.
+    assert class_of(master={"priority": ""}) is None
+
+
 def test_service_deployment_and_policy_mean_the_same_pod():
     found = with_tensorboard()
     labels = found["Deployment", NAME]["spec"]["template"]["metadata"]["labels"]
     for selector in (
         found["Deployment", NAME]["spec"]["selector"]["matchLabels"],
         found["Service", NAME]["spec"]["selector"],
-        found["NetworkPolicy", NAME]["spec"]["podSelector"]["matchLabels"],
+        found["NetworkPolicy", POLICY]["spec"]["podSelector"]["matchLabels"],
     ):
         assert selector.items() <= labels.items()
         assert "digits" in selector.values()
 
 
 def test_nobody_reaches_it_who_is_not_named():
-    assert "ingress" not in with_tensorboard()["NetworkPolicy", NAME]["spec"]
+    assert "ingress" not in with_tensorboard()["NetworkPolicy", POLICY]["spec"]
     peers = [{"podSelector": {"matchLabels": {"app": "proxy"}}}]
-    (rule,) = with_tensorboard(allowedFrom=peers)["NetworkPolicy", NAME]["spec"][
+    (rule,) = with_tensorboard(allowedFrom=peers)["NetworkPolicy", POLICY]["spec"][
         "ingress"
     ]
     assert rule == {"ports": [{"protocol": "TCP", "port": 6006}], "from": peers}

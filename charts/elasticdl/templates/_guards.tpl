@@ -11,9 +11,17 @@
     {{- fail (printf "`%s:` holds nothing: take the line out for its defaults, or write its keys below it" $section) -}}
   {{- end -}}
   {{- if kindIs "map" $keys -}}
-    {{- range $key, $_ := $keys -}}
+    {{- range $key, $below := $keys -}}
       {{- if not (hasKey (get $.Values $section) $key) -}}
         {{- fail (printf "`%s.%s:` holds nothing: take the line out for its default, or give a value" $section $key) -}}
+      {{- end -}}
+      {{- /* Elsewhere null in it has a meaning, as in a security context. */}}
+      {{- if and (kindIs "map" $below) (or (eq $key "trainingJobs") (has $section (list "images" "monitoring" "platform" "priorityClasses" "tls"))) -}}
+        {{- range $inner, $_ := $below -}}
+          {{- if not (hasKey (get (get $.Values $section) $key) $inner) -}}
+            {{- fail (printf "`%s.%s.%s:` holds nothing: take the line out for its default, or give a value" $section $key $inner) -}}
+          {{- end -}}
+        {{- end -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}

@@ -1,14 +1,25 @@
 {{/* Labels of every object that Helm makes. Selectors and pods do not carry the version
      and the chart: both change with an upgrade, and a Job's pod template must not. */}}
 {{- define "elasticdl.labels" -}}
-{{ include "elasticdl.identity" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{ include "elasticdl.ownLabels" . }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* The same with others, of (dict "root" $ "own" MAPPING "more" MAPPING): the chart's own
+     win over what values say of one object, and that over what they say of all. */}}
+{{- define "elasticdl.labelsAnd" -}}
+{{- $own := include "elasticdl.ownLabels" .root | fromYaml -}}
+{{- merge $own (.own | default dict) (.more | default dict) .root.Values.commonLabels | toYaml -}}
+{{- end -}}
+
+{{- define "elasticdl.ownLabels" -}}
+{{ include "elasticdl.identity" . }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{/* `annotations:` of an object, of (dict "root" $ "own" MAPPING); empty without any. */}}
@@ -61,26 +72,26 @@ app.kubernetes.io/part-of: elasticdl
 
 {{- define "elasticdl.exporterSelector" -}}
 {{ include "elasticdl.identity" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: exporter
 {{- end -}}
 
 {{- define "elasticdl.controllerSelector" -}}
 {{ include "elasticdl.identity" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: controller
 {{- end -}}
 
 {{- define "elasticdl.trainingJobsSelector" -}}
 {{ include "elasticdl.identity" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: training-jobs
 {{- end -}}
 
 {{/* Labels of an object of a job's release: those, and whose job it is. */}}
 {{- define "elasticdl.jobLabels" -}}
 {{ include "elasticdl.labels" . }}
-elasticdl-job-name: {{ .Values.job.name }}
+elasticdl-job-name: {{ .Values.job.name | quote }}
 {{- end -}}
 
 {{/* The prefix of all names of a job; at most 56 characters, so that `-master` fits into
@@ -92,7 +103,7 @@ elasticdl-{{ .Values.job.name }}
 {{/* Of TensorBoard's pod, which is no replica of the job. */}}
 {{- define "elasticdl.tensorboardSelector" -}}
 app.kubernetes.io/component: tensorboard
-elasticdl.org/tensorboard-of: {{ .Values.job.name }}
+elasticdl.org/tensorboard-of: {{ .Values.job.name | quote }}
 {{- end -}}
 
 {{- define "elasticdl.tokenSecret" -}}

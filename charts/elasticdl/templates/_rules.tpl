@@ -147,6 +147,13 @@
 {{- if and (eq $job.strategy "local") (ne $replicas 1) }}
 {{ include "elasticdl.problem" (list "job.worker.replicas" (toString $replicas) "1, since strategy `local` runs one worker" "write 1, or strategy: parameterServer") }}
 {{- end }}
+{{- $least := max 1 (int $worker.min) }}
+{{- if and (eq $job.strategy "local") (eq $replicas 1) $worker.elastic (gt (int $worker.max) (int $least)) }}
+{{ include "elasticdl.problem" (list "job.worker.max" (int $worker.max | toString) (printf "no range of workers (%d to %d), since strategy `local` runs one worker" $least (int $worker.max)) "leave worker.min and worker.max out, or write strategy: parameterServer") }}
+{{- end }}
+{{- if and $worker.memoryLimitMax (not (regexMatch "^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$" $worker.memoryLimitMax)) }}
+{{ include "elasticdl.problem" (list "job.worker.memoryLimitMax" (squote $worker.memoryLimitMax) "a quantity" "write it as `8Gi` or `512Mi`") }}
+{{- end }}
 {{- if and $worker.max (gt $replicas (int $worker.max)) }}
 {{ include "elasticdl.problem" (list "job.worker.replicas" (toString $replicas) (printf "at most worker.max, %d" (int $worker.max)) "raise worker.max or lower worker.replicas") }}
 {{- end }}
@@ -184,8 +191,9 @@
   {{- end }}
 {{- end }}
 {{- range $place, $volume := $job.volumes }}
-  {{- $path := trimSuffix "/" $volume.mountPath }}
-  {{- if or (has $path (list "" "/bin" "/dev" "/etc" "/lib" "/lib64" "/opt" "/opt/elasticdl" "/proc" "/sbin" "/sys" "/usr")) (has ".." (splitList "/" $path)) (contains ":" $path) }}
+  {{- $path := regexReplaceAll "/+$" $volume.mountPath "" }}
+  {{- $parts := rest (splitList "/" $path) }}
+  {{- if or (has $path (list "" "/bin" "/dev" "/etc" "/lib" "/lib64" "/opt" "/opt/elasticdl" "/proc" "/sbin" "/sys" "/usr")) (has "" $parts) (has "." $parts) (has ".." $parts) (contains ":" $path) }}
 {{ include "elasticdl.problem" (list (printf "job.volumes[%d].mountPath" $place) $volume.mountPath "a folder that the container can do without" "the container's own files are there; choose another") }}
   {{- end }}
 {{- end }}
@@ -202,9 +210,9 @@
 {{/* Of the path where the state's volume appears: what is wrong with it. */}}
 {{- define "elasticdl.stateProblem" -}}
 {{- $path := .Values.state.mountPath -}}
-{{- $root := trimSuffix "/" $path | default "/" -}}
+{{- $root := regexReplaceAll "/+$" $path "" | default "/" -}}
 {{- $first := printf "/%s" (index (splitList "/" (printf "%s/" $root)) 1) -}}
-{{- if or (has $root (list "/" "/opt" "/opt/elasticdl" "/home" "/root" "/run" "/var")) (has $first (list "/bin" "/boot" "/dev" "/etc" "/lib" "/lib64" "/proc" "/sbin" "/sys" "/tmp" "/usr")) (has ".." (splitList "/" $root)) (contains ":" $root) -}}
+{{- if or (has $root (list "/" "/opt" "/opt/elasticdl" "/home" "/root" "/run" "/var")) (has $first (list "/bin" "/boot" "/dev" "/etc" "/lib" "/lib64" "/proc" "/sbin" "/sys" "/tmp" "/usr")) (has "." (splitList "/" $root)) (has ".." (splitList "/" $root)) (contains "//" $root) (contains ":" $root) -}}
 {{ include "elasticdl.problem" (list "state.mountPath" $path "a folder of its own, as /data" "the container's own files are there; choose another") }}
 {{- end -}}
 {{- end -}}

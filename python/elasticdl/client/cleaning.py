@@ -114,14 +114,19 @@ def remove(folder: JobFolder) -> JobFolder:
     finally:
         if lock is not None:
             lock.release()
-    shutil.rmtree(going)
+    with suppress(FileNotFoundError):  # another one finishes removals
+        shutil.rmtree(going)
     return folder
 
 
 def finish_removals(jobs_dir: Path) -> None:
     """Finish removals that were interrupted earlier. Raises OSError."""
     for path in sorted(jobs_dir.glob(f".*{_GOING}")):
-        shutil.rmtree(path)
+        with suppress(FileNotFoundError):  # another one cleans here too
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()  # nothing of ours is a file or a link
 
 
 def _folders(jobs_dir: Path) -> list[Path]:

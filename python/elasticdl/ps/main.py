@@ -58,7 +58,7 @@ def run() -> int:
         spec = in_force(context.job_dir)
         set_up_logging(context.name, spec.log.level)
         hold_lifeline(context)
-        _choose_kernel_cache()
+        set_up_numba()
         threading.excepthook = _die_with_thread
         return serve_until_stopped(context, spec)
     except FencedError as error:
@@ -211,6 +211,24 @@ def _stop_on_signals(stop: threading.Event) -> None:
     signal.signal(signal.SIGTERM, on_signal)
     # Ctrl-C reaches the whole foreground group; the launcher decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def set_up_numba() -> None:
+    """Import numba, with a cache that is our own and no settings of the current folder.
+
+    It takes settings from a `.numba_config.yaml` there, the cache's folder among them,
+    whose files are code; on a claim workers of all jobs can write it. It reads that
+    file as long as it finds PyYAML, which nothing else in a PS needs.
+    """
+    _choose_kernel_cache()
+    known = sys.modules.get("yaml")
+    sys.modules["yaml"] = None  # type: ignore[assignment]  # "not to be found"
+    try:
+        import numba  # noqa: F401
+    finally:
+        del sys.modules["yaml"]
+        if known is not None:
+            sys.modules["yaml"] = known
 
 
 def _choose_kernel_cache() -> None:

@@ -126,7 +126,7 @@ def test_only_the_workers_of_a_group_reach_each_other():
 
 def test_metrics_are_closed_to_other_namespaces_but_those_that_are_labelled():
     monitored = {"monitoring": {"exporter": {"enabled": True}}}
-    (of_exporter,) = objects(monitored)["NetworkPolicy", "elasticdl-exporter"]["spec"][
+    (of_exporter,) = objects(monitored)["NetworkPolicy", "elasticdl.exporter"]["spec"][
         "ingress"
     ]
     of_job = of_kind(objects(job()), "NetworkPolicy")["spec"]["ingress"][1]

@@ -2,6 +2,7 @@
 
 import json
 
+import helm_python as helm
 import pytest
 import yaml
 from elasticdl.job import names
@@ -105,6 +106,25 @@ def test_two_jobs_share_no_name_in_a_namespace():
         for it in (one, two)
     ]
     assert selectors[0] != selectors[1]
+
+
+def test_no_job_has_the_name_of_what_another_one_or_the_platform_makes():
+    watched = {"monitoring": {"tensorboard": {"enabled": True}}}
+    platform = objects(
+        {
+            "monitoring": {"exporter": {"enabled": True}},
+            "controller": {"enabled": True, "trainingJobs": {"enabled": True}},
+        }
+    )
+    first = objects(job("one", **watched))
+    for made in {**platform, **first}:
+        kind, name = made
+        if name.startswith("elasticdl-") and name != "elasticdl-one":
+            other = job(name.removeprefix("elasticdl-"), **watched)
+            try:
+                assert made not in objects(other), f"{kind} {name}"
+            except helm.HelmError:
+                continue  # no job is called so
 
 
 def test_a_job_in_two_namespaces_knows_only_its_own():

@@ -285,8 +285,9 @@ def test_the_charts_own_labels_are_not_for_others():
 
 def test_the_platforms_objects_may_have_another_name():
     found = platform(nameOverride="training")
-    for kind in ("Deployment", "Service", "NetworkPolicy"):
+    for kind in ("Deployment", "Service"):
         assert (kind, "training-exporter") in found
+    assert ("NetworkPolicy", "training.exporter") in found
     assert ("NetworkPolicy", "training") in found
     assert ("ClusterRole", "training-exporter-ml") in found
     assert not {name for _, name in found if name.startswith("elasticdl-exporter")}

@@ -142,6 +142,7 @@ def test_a_claim_that_cannot_be_changed_is_named(with_job):
     made["spec"]["storageClassName"] = "slow"
     for changed, said in (
         ({"accessMode": "ReadWriteOnce"}, "which is there with ReadWriteMany"),
+        ({"size": "9Gi"}, "got size 9Gi for `fileserver-claim`, which is there with"),
         ({}, "got storageClass fast for `fileserver-claim`, which is there with slow"),
     ):
         values = {"claims": [{**claim, **changed}]}

@@ -86,6 +86,9 @@ def test_no_label_of_a_jobs_values_hides_a_pod_from_policies():
     assert board["metadata"]["labels"]["app.kubernetes.io/component"] == "tensorboard"
     assert board["metadata"]["labels"]["app.kubernetes.io/part-of"] == "elasticdl"
     assert board["metadata"]["labels"]["elasticdl.org/tensorboard-of"] == "digits"
+    assert not {"elasticdl-job-name", "elasticdl-replica-type"} & set(
+        board["metadata"]["labels"]
+    )
     text = render(values)["job/tensorboard.yaml"]
     assert text.count("app.kubernetes.io/part-of: other") == 0
 

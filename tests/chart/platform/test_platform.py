@@ -2,6 +2,7 @@
 
 import re
 
+import helm_python as helm
 import pytest
 import yaml
 
@@ -140,6 +141,12 @@ def test_readers_of_data_may_have_an_identity_that_masters_have_not():
     assert readers == {"team": "a", "cloud.example/role": "reader"}
     masters = found["ServiceAccount", "elasticdl-master"]["metadata"]["annotations"]
     assert masters == {"team": "b"}
+
+
+def test_workers_do_not_have_the_account_of_masters():
+    accounts = {"master": "training", "job": "training"}
+    with pytest.raises(helm.HelmError, match="got the name `training` twice, expected"):
+        render({"serviceAccounts": accounts})
 
 
 def test_no_account_gives_its_token_away():

@@ -85,6 +85,18 @@ def test_an_audit_ignores_it(claim):
     assert "HIJACKED" not in said
 
 
+def test_a_ps_takes_no_settings_of_numba_from_it(claim):
+    # Kernels in that folder would be run; with PyYAML, as worker images have it.
+    (claim / ".numba_config.yaml").write_text("cache_dir: kernels-of-somebody\n")
+    program = (
+        "import yaml; from elasticdl.ps import main; main.set_up_numba(); "
+        "from numba.core import config; config.reload_config(); "
+        "print('cache is', repr(config.CACHE_DIR), yaml.safe_load('a'))"
+    )
+    said = started(["python", "-P", "-c", program], claim)
+    assert "cache is '' a" in said
+
+
 def test_what_fetches_a_data_set_ignores_it(claim, monkeypatch):
     monkeypatch.chdir(claim)
     # It ends at the import of Keras, whichever this Python has.

@@ -64,6 +64,15 @@ def test_it_may_make_every_kind_of_a_job_but_accounts_and_rights():
         assert {"create", "patch"} <= may[plural], plural
 
 
+def test_in_a_locked_platform_it_asks_no_issuer_for_an_authority():
+    controller = {"trainingJobs": {"enabled": True}}
+    images = {"registry": "registry.example"}
+    lock = {"locked": True}
+    found = objects({"images": images, "controller": controller, "platform": lock})
+    missing = set(rights(platform())) - set(rights(found))
+    assert missing == {("cert-manager.io", "certificates")}
+
+
 def test_its_pod_is_restricted_and_starts_what_there_is():
     pod = of_kind(platform(), "Deployment")["spec"]["template"]
     spec = pod["spec"]

@@ -244,6 +244,23 @@ REFUSED = {
         "got a namespace of the host, or root, expected neither",
         False,
     ),
+    "the user of the image": (
+        of_role("ps", securityContext={"runAsUser": None, "runAsNonRoot": False}),
+        "ps",
+        "got a namespace of the host, or root, expected neither",
+        False,
+    ),
+    "the user of the image in a sidecar": (
+        of_role(
+            "worker",
+            securityContext={"runAsUser": None},
+            sidecars=[container(securityContext={
+                "runAsNonRoot": False, "allowPrivilegeEscalation": False})],
+        ),
+        "worker",
+        "got a namespace of the host, or root, expected neither",
+        False,
+    ),
     "privilege in a sidecar": (
         of_role("worker", sidecars=[container(securityContext={
             "privileged": True, "allowPrivilegeEscalation": True})]),
@@ -301,6 +318,17 @@ REFUSED = {
         named(token={"existingSecret": "elasticdl-other-token"}),
         "worker",
         f"got the Secrets elasticdl-other-token, expected {OWN_SECRETS};",
+        False,
+    ),
+    "the authority of another job in TensorBoard": (
+        named(monitoring={"tensorboard": {
+            "enabled": True,
+            "labels": {"elasticdl-job-name": "other"},
+            "env": [{"name": "A", "valueFrom": {"secretKeyRef": {
+                "name": "elasticdl-other-ca", "key": "tls.key"}}}],
+        }}),
+        "tensorboard",
+        f"got the Secrets elasticdl-other-ca, expected {OWN_SECRETS};",
         False,
     ),
     "another claim for the job's folder": (
@@ -382,6 +410,35 @@ def test_a_locked_platform_takes_the_jobs_that_ask_for_nothing_more(locked, file
         return
     for role, made in pods_of(values, locked.name).items():
         assert not locked.refusal(made), role
+
+
+def test_a_pod_of_two_jobs_has_the_secrets_of_neither(locked):
+    board = pods_of(example_with_board(), locked.name)["tensorboard"]
+    board["metadata"]["labels"]["elasticdl-job-name"] = "other"
+    refusal = locked.refusal(board)
+    assert "got labels and owners of the jobs other and digits, expected" in refusal
+    worker = pods_of(named(), locked.name)["worker"]
+    worker["metadata"]["labels"]["elasticdl.org/tensorboard-of"] = "other"
+    refusal = locked.refusal(worker)
+    assert "of the jobs digits and other and digits, expected those of one" in refusal
+
+
+def test_a_kind_of_volume_that_is_allowed_brings_no_foreign_secret(locked):
+    allowed = {"volumes": ["azureFile", "iscsi"]}
+    shares = Locked(locked.control_plane, "shares", allowed)
+    for source in (
+        {"azureFile": {"secretName": "cluster", "shareName": "s"}},
+        {"iscsi": {"targetPortal": "a:1", "iqn": "iqn.2001-04.example:a", "lun": 0,
+                   "chapAuthSession": True, "secretRef": {"name": "cluster"}}},
+    ):  # fmt: skip
+        values = of_role("worker", volumes=[{"name": "n", **source}])
+        refusal = shares.refusal(pods_of(values, shares.name)["worker"])
+        assert "got the Secrets cluster, expected" in refusal
+    shares.close()
+
+
+def example_with_board():
+    return named(monitoring={"tensorboard": {"enabled": True}})
 
 
 def test_pods_that_are_no_jobs_are_left_alone(locked):

@@ -25,6 +25,7 @@ from elasticdl.testing.scripted import (
     ScriptedStage,
     gone,
     launch,
+    staged,
 )
 
 WORKER_0 = ReplicaKey(Role.WORKER, 0)
@@ -54,6 +55,18 @@ def test_a_role_is_started_with_its_name_and_addresses(stage: ScriptedStage) -> 
 
 def test_the_command_of_a_role_is_its_main_module() -> None:
     assert role_command(Role.PS) == (sys.executable, "-P", "-m", "elasticdl.ps.main")
+
+
+def test_an_empty_entry_of_the_path_does_not_bring_the_current_folder(
+    tmp_path: Path,
+) -> None:
+    given = os.pathsep.join(("", "/of/the/user", ""))
+    with staged(JobDir(tmp_path / "job"), {**os.environ, "PYTHONPATH": given}) as stage:
+        stage.scripts[Role.PS] = "import os; print(os.environ['PYTHONPATH'])"
+        stage.platform.start(launch(role=Role.PS))
+        stage.until_ended(role=Role.PS)
+        said = stage.job_dir.log_file(Role.PS, 0).read_text()
+    assert said == "/of/the/user\n"
 
 
 def test_a_crash_tells_the_last_traceback(stage: ScriptedStage) -> None:

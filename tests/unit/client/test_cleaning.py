@@ -128,6 +128,18 @@ def test_what_a_removal_that_was_cut_off_has_left_goes_with_the_next(jobs) -> No
     assert jobs.there() == set()
 
 
+def test_what_only_looks_like_a_removal_keeps_no_other_from_going(jobs) -> None:
+    jobs.make("old", JobState.SUCCEEDED, days=40)
+    data = jobs.root.parent / "data"
+    data.mkdir()
+    (data / "records").write_text("mine")
+    (jobs.root / ".a.removing").symlink_to(data)
+    (jobs.root / ".b.removing").write_text("")
+    jobs.clean("--older-than", "30d")
+    assert jobs.there() == set()
+    assert (data / "records").read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

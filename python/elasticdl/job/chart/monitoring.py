@@ -12,7 +12,7 @@ from pydantic import Field
 
 from elasticdl.job.chart.pods import OwnPodValues, PlatformPodValues
 from elasticdl.job.names import LABEL_SCRAPES
-from elasticdl.job.spec.base import SpecModel
+from elasticdl.job.spec.base import OBJECT_OR_NONE_PATTERN, SpecModel
 from elasticdl.job.spec.kubernetes_types import (
     NetworkPeer,
     ResourceRequirements,
@@ -20,6 +20,7 @@ from elasticdl.job.spec.kubernetes_types import (
 from elasticdl.job.spec.labels import (
     LABEL_KEY_PATTERN,
     LABEL_VALUE_PATTERN,
+    Image,
     Labels,
     PrometheusLabels,
 )
@@ -261,7 +262,14 @@ class TensorboardValues(OwnPodValues):
         "`elasticdl-<job>-tensorboard`, until the release is uninstalled. It reads the "
         "job's volume, so on several nodes that has to be ReadWriteMany.",
     )
-    image: str = Field("", description="Image; empty is the one of the job's workers.")
+    image: Image = Field(
+        "", description="Image; empty is the one of the job's workers."
+    )
+    priority_class_name: str = Field(
+        "",
+        pattern=OBJECT_OR_NONE_PATTERN,
+        description="PriorityClass; empty is that of the job's master.",
+    )
     resources: ResourceRequirements = Field(
         default_factory=_tensorboard_resources,
         description="Requests and limits, as in a container.",

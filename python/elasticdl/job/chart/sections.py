@@ -90,7 +90,7 @@ class StateValues(SpecModel):
     def _is_a_folder_of_its_own(cls, value: str) -> str:
         root = value.rstrip("/") or "/"
         first = "/" + root.split("/")[1]
-        outside = ".." in root.split("/") or ":" in root
+        outside = {".", ".."} & set(root.split("/")) or "//" in root or ":" in root
         if root in _WITH_FILES or first in _WITH_FILES_BELOW or outside:
             raise ProblemsError(
                 Problem(

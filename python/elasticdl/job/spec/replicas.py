@@ -462,8 +462,10 @@ class VolumeSpec(SpecModel):
     @field_validator("mount_path")
     @classmethod
     def _hides_no_program(cls, value: str) -> str:
-        outside = ".." in value.split("/") or ":" in value
-        if value.rstrip("/") in _PROGRAMS or outside:
+        path = value.rstrip("/")
+        # Another way to write `/etc` is `//etc`, or `/./etc`.
+        roundabout = {"", ".", ".."} & set(path.split("/")[1:])
+        if path in _PROGRAMS or roundabout or ":" in path:
             expected = "a folder that the container can do without"
             help_ = "the container's own files are there; choose another"
             raise ProblemsError(Problem("", value, expected, help_))

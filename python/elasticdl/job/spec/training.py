@@ -6,12 +6,24 @@ through `job.spec.job`. Must not know where a job runs.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from elasticdl.job.spec.base import CountOrZero, OnNanLoss, PositiveInt, SpecModel
 from elasticdl.job.spec.kinds import Compression, RateRule, ShareRule
+
+_ClassWeights = Annotated[
+    dict[CountOrZero, float],
+    # Keys of JSON are texts: else the schema took any.
+    WithJsonSchema(
+        {
+            "type": "object",
+            "patternProperties": {"^[0-9]+$": {"type": "number"}},
+            "additionalProperties": False,
+        }
+    ),
+]
 
 
 class AllReduceSpec(SpecModel):
@@ -72,7 +84,7 @@ class TrainingSpec(SpecModel):
         description="`stop` fails the job; `skip` drops the batch's gradient and "
         "counts it in the report.",
     )
-    class_weight: dict[CountOrZero, float] = Field(
+    class_weight: _ClassWeights = Field(
         default_factory=dict,
         description="Class number to the weight of its records in the loss, and in the "
         "metrics of `weighted_metrics`; as `class_weight` of Keras's `fit`. A class "

@@ -312,8 +312,13 @@ class LocalPlatform:
         )
 
     def _environment(self, launch: Launch) -> dict[str, str]:
+        given = {k: v for k, v in self._place.environ.items() if not _of_pods(k)}
+        # An empty entry is the current folder, from which no role imports (`-P`).
+        path = given.pop("PYTHONPATH", "").split(os.pathsep)
+        if folders := list(filter(None, path)):
+            given["PYTHONPATH"] = os.pathsep.join(folders)
         return {
-            **{k: v for k, v in self._place.environ.items() if not _of_pods(k)},
+            **given,
             "PYTHONUNBUFFERED": "1",  # what user code prints must survive a SIGKILL
             **launch.env,
             names.ENV_JOB_DIR: str(self._place.job_dir.root),
