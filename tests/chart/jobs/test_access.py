@@ -277,7 +277,7 @@ def test_notes_say_what_is_there_and_the_next_command():
     notes = render(example("digits"))["NOTES.txt"]
     assert "its master makes 2 PS and 3 workers" in notes
     assert "elasticdl status digits -n ml" in notes
-    assert "helm upgrade release charts/elasticdl -n ml -f FILE" in notes
+    assert "helm upgrade release CHART -n ml -f FILE" in notes
 
 
 def test_null_in_a_role_takes_away_what_all_roles_have():

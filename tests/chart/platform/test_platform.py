@@ -196,7 +196,7 @@ def test_names_of_accounts_are_the_same_in_both_kinds_of_release():
 def test_notes_say_what_is_there_and_the_next_command():
     notes = render(namespace="team")["NOTES.txt"]
     assert "PriorityClasses    elasticdl-high (-5), elasticdl-low (-10)" in notes
-    assert "helm install digits charts/elasticdl -n team -f values/digits.yaml" in notes
+    assert "helm install digits CHART -n team -f values/digits.yaml" in notes
     assert "kubectl describe pvc fileserver-claim -n team" in notes
     second = render(example("second-platform"))["NOTES.txt"]
     assert "PriorityClasses" not in second

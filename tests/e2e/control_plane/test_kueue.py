@@ -359,7 +359,8 @@ def placed(job: Queued, pod: str) -> Iterator[None]:
     job.kubectl("create", "--raw", path, "-f-", text=json.dumps(binding))
     try:
         yield
-    finally:  # the pod goes with its node
+    finally:  # no kubelet is there to end it
+        job.kubectl("delete", "pod", pod, "--force", "--grace-period=0")
         job.kubectl("delete", "node", "of-the-master")
 
 
