@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -31,7 +32,7 @@ Quantity = Annotated[str, Field(pattern=QUANTITY_PATTERN)]
 class Asked(SpecModel):
     """What one pod asks its node for."""
 
-    cpu: float = Field(1.0, ge=0, description="CPUs; fractions are allowed.")
+    cpu: float = Field(1.0, ge=0, le=1e6, description="CPUs; fractions are allowed.")
     memory: Quantity = Field("256Mi", description="Memory, as `512Mi` or `4Gi`.")
     extra: dict[str, CountOrZero] = Field(
         default_factory=dict, description="Other resources, as `nvidia.com/gpu: 1`."
@@ -49,13 +50,15 @@ class Nodes(SpecModel):
     """Equal nodes."""
 
     count: PositiveInt = Field(1, description="How many.")
-    cpu: float = Field(gt=0, description="CPUs of one.")
+    cpu: float = Field(gt=0, le=1e6, description="CPUs of one.")
     memory: Quantity = Field("1024Gi", description="Memory of one.")
     pods: PositiveInt = Field(110, description="Pods that one takes.")
     extra: dict[str, CountOrZero] = Field(
         default_factory=dict, description="Other resources of one."
     )
-    taken: float = Field(0.0, ge=0, description="CPUs that others hold on each.")
+    taken: float = Field(
+        0.0, ge=0, le=1e6, description="CPUs that others hold on each."
+    )
     labels: dict[str, str] = Field(default_factory=dict, description="Its labels.")
     taints: list[Taint] = Field(default_factory=list, description="Its taints.")
 
@@ -63,14 +66,14 @@ class Nodes(SpecModel):
 class Ps(Asked):
     """The parameter servers of a job."""
 
-    replicas: CountOrZero = Field(0, description="How many.")
+    replicas: int = Field(0, ge=0, le=10_000, description="How many.")
 
 
 class Workers(Asked):
     """The workers of a job."""
 
     min: CountOrZero = Field(1, description="Its floor.")
-    max: PositiveInt = Field(1, description="As many are of use.")
+    max: int = Field(1, ge=1, le=100_000, description="As many are of use.")
     replicas: CountOrZero = Field(
         0, description="Its size where nobody decides; 0 is `max`."
     )
@@ -225,8 +228,9 @@ class Trace(SpecModel):
             expected = "the second at which the trace ends"
             help_ = "add `until`, for a job without `work` never ends"
             problems.append(Problem("until", "nothing", expected, help_))
-        names = [job.name for job in self.all_jobs()]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        problems += self._unknown_resources()
+        names = Counter(job.name for job in self.all_jobs())
+        twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
             expected = "each name once"
             problems.append(Problem("jobs", f"{twice[0]!r} twice", expected, "rename"))
@@ -241,6 +245,34 @@ class Trace(SpecModel):
         if problems:
             raise ProblemsError(*problems)
         return self
+
+    def _unknown_resources(self) -> list[Problem]:
+        """Return what no node has, mostly a slip: nothing would ever run."""
+        asked = [
+            (f"{path}.{role}", getattr(job, role))
+            for path, job in (
+                *((f"jobs.{n}", job) for n, job in enumerate(self.jobs)),
+                *(
+                    [("random_jobs.like", self.random_jobs.like)]
+                    if self.random_jobs
+                    else []
+                ),
+            )
+            for role in ("master", "ps", "workers")
+        ]
+        asked += [(f"serving.{n}", one) for n, one in enumerate(self.serving)]
+        known = sorted({name for nodes in self.nodes for name in nodes.extra})
+        expected = (
+            f"what a node has: {', '.join(known) or 'nothing beside CPU and memory'}"
+        )
+        return [
+            Problem(
+                f"{path}.extra", repr(name), expected, "or add it to a node's `extra`"
+            )
+            for path, one in asked
+            for name, amount in one.extra.items()
+            if amount and name not in known
+        ]
 
     @property
     def _has_jobs(self) -> bool:
