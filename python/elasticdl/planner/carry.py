@@ -29,6 +29,7 @@ from elasticdl.planner.view import (
 )
 
 _OWN = (CPU, MEMORY)
+_BEFORE_WORKERS = (Role.MASTER, Role.PS)
 # So long a grant may need until the view has it; then what the view says is right.
 _ON_ITS_WAY_SECONDS = 10.0
 
@@ -123,7 +124,8 @@ def _other_pod(scene: Scene, pod: Pod) -> None:
                 pod.priority,
                 pod.waiting_since,
                 who=f"{pod.namespace}/{pod.job or pod.name}",
-                pods=f"{pod.of} {pod.role}" if pod.of else pod.name,
+                pods=f"{pod.of or f'{pod.namespace}/{pod.name}'} {pod.role}",
+                job=pod.of if pod.role in _BEFORE_WORKERS else None,
                 nominated=room.place_of.get(pod.nominated, NOWHERE),
             )
         )
@@ -131,9 +133,9 @@ def _other_pod(scene: Scene, pod: Pod) -> None:
 
 def _whose(scene: Scene) -> None:
     """Tie masters and PS that wait to their jobs."""
-    crews = {str(crew.key): crew for crew in scene.crews.values()}
     scene.asks = [
-        ask if ask.crew else replace(ask, crew=crews.get(ask.who)) for ask in scene.asks
+        replace(ask, crew=scene.crews[ask.job]) if ask.job in scene.crews else ask
+        for ask in scene.asks
     ]
 
 
@@ -207,7 +209,7 @@ def _unmade_asks(
             scene.asks.append(
                 Ask(
                     *(shape, template.priority, job.arrived),
-                    *(str(job.key), f"{job.key} {role}", crew),
+                    *(str(job.key), f"{job.key} {role}", job.key, crew),
                 )
             )
 

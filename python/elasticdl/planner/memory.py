@@ -7,9 +7,10 @@ exchange is perhaps tried once more, and a pause is shorter.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from elasticdl.planner.view import JobKey, Resources
+from elasticdl.planner.view import Job, JobKey, Resources
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Pause:
     """A job whose worker waited in vain: it does not grow for a while."""
 
     key: JobKey
+    arrived: float  # when the job came: another one of its name has not waited
     since: float
     until: float
     seconds: float  # its length; the next one is twice as long
@@ -99,6 +101,12 @@ class Memory:
     pauses: tuple[Pause, ...] = ()
     newest: tuple[Newest, ...] = ()
     fairness: Fairness = Fairness()
+
+    def about(self, jobs: Iterable[Job]) -> Memory:
+        """Return it without what is of earlier jobs of the same names."""
+        arrived = {job.key: job.arrived for job in jobs}
+        of_these = tuple(p for p in self.pauses if arrived.get(p.key) == p.arrived)
+        return replace(self, pauses=of_these)
 
     def as_of(self, now: float, *, freeze_seconds: float) -> Memory:
         """Return it without times to come: a clock may have been set back.

@@ -71,6 +71,7 @@ def next_pause(
         known = {n: max(known.get(n, 0), before.get(n, 0)) for n in {*known, *before}}
     return Pause(
         crew.key,
+        crew.job.arrived,
         now,
         now + seconds,
         seconds,

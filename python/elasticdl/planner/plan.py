@@ -30,6 +30,7 @@ from elasticdl.planner.view import ClusterView, Settings
 
 def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> Plan:
     """Return what is to be asked of the jobs of a cluster."""
+    memory = memory.about(view.jobs)
     memory = memory.as_of(now, freeze_seconds=settings.freeze_seconds)
     scene = scene_of(view, memory, settings, now)
     keep_bounds(scene)

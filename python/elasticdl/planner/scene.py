@@ -22,7 +22,8 @@ class Ask:
     since: float
     who: str
     pods: str  # all that are alike: of the same job and role
-    crew: Crew | None = None  # whose master or PS it is
+    job: JobKey | None = None  # whose master or PS it is
+    crew: Crew | None = None  # of that job
     nominated: int = NOWHERE
 
 

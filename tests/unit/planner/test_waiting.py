@@ -239,6 +239,13 @@ def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
     assert sizes(made(calm, first.memory, now=back + 121)) == {"a": 2}
 
 
+def test_another_job_of_the_same_name_inherits_no_pause() -> None:
+    memory, last = waited_in_vain(3)
+    other = job("a", 1, 9, 1, arrived=last)
+    view = cluster(node("n", 8), other, workers(other, n=1))
+    assert sizes(made(view, memory, now=last + 1)) == {"a": 8}
+
+
 def test_a_worker_waits_in_vain_though_the_clock_was_set_back() -> None:
     first = made(stuck(NOW))
     again = made(stuck(NOW), first.memory, now=NOW - 600)
