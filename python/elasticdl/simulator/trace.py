@@ -248,27 +248,20 @@ class Trace(SpecModel):
 
     def _unknown_resources(self) -> list[Problem]:
         """Return what no node has, mostly a slip: nothing would ever run."""
-        asked = [
-            (f"{path}.{role}", getattr(job, role))
-            for path, job in (
-                *((f"jobs.{n}", job) for n, job in enumerate(self.jobs)),
-                *(
-                    [("random_jobs.like", self.random_jobs.like)]
-                    if self.random_jobs
-                    else []
-                ),
-            )
-            for role in ("master", "ps", "workers")
-        ]
+        jobs = [(f"jobs.{n}", job) for n, job in enumerate(self.jobs)]
+        if self.random_jobs is not None:
+            jobs.append(("random_jobs.like", self.random_jobs.like))
+        asked: list[tuple[str, Asked]] = []
+        for path, job in jobs:
+            asked.append((f"{path}.master", job.master))
+            asked.append((f"{path}.ps", job.ps))
+            asked.append((f"{path}.workers", job.workers))
         asked += [(f"serving.{n}", one) for n, one in enumerate(self.serving)]
         known = sorted({name for nodes in self.nodes for name in nodes.extra})
-        expected = (
-            f"what a node has: {', '.join(known) or 'nothing beside CPU and memory'}"
-        )
+        expected = f"what a node has: {', '.join(known) or 'CPU and memory alone'}"
+        help_ = "or add it to a node's `extra`"
         return [
-            Problem(
-                f"{path}.extra", repr(name), expected, "or add it to a node's `extra`"
-            )
+            Problem(f"{path}.extra", repr(name), expected, help_)
             for path, one in asked
             for name, amount in one.extra.items()
             if amount and name not in known

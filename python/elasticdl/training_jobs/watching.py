@@ -149,7 +149,7 @@ class WatchedNamespace:
 
 
 def _is_older(item: Json, known: Json) -> bool:
-    """Whether a watch was quicker than an answer: what came in between would be lost."""
+    """Whether a watch was quicker than an answer, with what came in between."""
     one, other = item["metadata"], known.get("metadata") or {}
     versions = [str(about.get("resourceVersion", "")) for about in (one, other)]
     if one.get("uid") != other.get("uid") or not all(v.isdecimal() for v in versions):

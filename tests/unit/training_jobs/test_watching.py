@@ -1,4 +1,4 @@
-"""What is seen of a namespace, against a small API server whose answers are scripted."""
+"""What is seen of a namespace, against an API server whose answers are scripted."""
 
 import asyncio
 import copy
