@@ -20,6 +20,7 @@ from elasticdl.job import names
 from elasticdl.job.grant import Grant, parse_grant
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec, JobType, Strategy
+from elasticdl.job.spec.replicas import MOST_WORKERS
 from elasticdl.job.values.file import parse_values
 from elasticdl.kube.amounts import named_request, quantity
 from elasticdl.kube.times import unix_seconds
@@ -223,7 +224,7 @@ def _parse(key: JobKey, data: Mapping[str, str]) -> tuple[JobSpec | None, Job]:
         key.name,
         worker=worker,
         min=spec.worker.min,
-        max=spec.worker.max,
+        max=min(spec.worker.max, MOST_WORKERS),
         replicas=spec.worker.replicas,
         elastic=spec.worker.elastic,
         paused=spec.paused,

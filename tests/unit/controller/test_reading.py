@@ -341,6 +341,16 @@ def test_another_controllers_grant_counts_within_the_users_bounds(workers, size)
     assert granted(theirs, by="ops/controller").replicas == size
 
 
+def test_no_grant_asks_for_more_workers_than_there_can_be():
+    text = VALUES.replace("max: 8", "max: 1000000000")
+    assert read(config_map(text)).job.max == 100_000
+    worker = WorkerSpec(replicas=3, min=2, max=1_000_000_000)
+    grant = Read(Grant(10**9, until=NOW + 60))
+    held = what_holds(grant, worker, known=(), now=NOW)
+    assert held.grant.workers == 100_000
+    assert "got 1000000000, expected 2 to 100000" in held.refused
+
+
 def test_another_controllers_grant_is_nothing_to_a_job_of_fixed_size():
     theirs = Grant(7, until=NOW + 1800, by="other/controller")
     annotations = {"elasticdl.org/workers": format_grant(theirs)}
