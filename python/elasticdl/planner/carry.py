@@ -16,7 +16,14 @@ from elasticdl.planner.memory import Asked, Memory, Newest
 from elasticdl.planner.pausing import chances, holds
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.scene import Ask, Scene
-from elasticdl.planner.situation import away, held, resources, situation, supply
+from elasticdl.planner.situation import (
+    away,
+    frame,
+    held,
+    resources,
+    situation,
+    supply,
+)
 from elasticdl.planner.view import (
     CPU,
     MEMORY,
@@ -42,7 +49,8 @@ def scene_of(
     named = resources(view) | {n for one in memory.newest for n, _ in one.more.items}
     nodes = supply(view.nodes, settings, now)
     room = Room(nodes, settings, named, held=held(view), away=away(view, nodes))
-    scene = Scene(room, settings, now, situation=situation(view, room.nodes))
+    jobs_on_nodes = frame(view, room.nodes)
+    scene = Scene(room, settings, now, jobs_on_nodes, situation(view, jobs_on_nodes))
     scene.on_node = [[] for _ in room.nodes]
     workers: dict[JobKey, list[Pod]] = defaultdict(list)
     seen: dict[tuple[JobKey, Role], int] = defaultdict(int)

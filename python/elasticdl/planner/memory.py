@@ -78,12 +78,23 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Fairness:
-    """What exchanges have brought in the present situation."""
+class Tried:
+    """A kind of moves that brought nothing."""
 
-    situation: str = ""
-    best: tuple[float, ...] = ()  # the best sorted shares that were reached
-    tried: tuple[tuple[JobKey, ...], ...] = ()  # kinds of moves that brought nothing
+    kind: tuple[JobKey, ...]
+    situation: str  # in which it is not tried again; "" where that is not known
+    until: float  # nor before that in any other one
+    seconds: float  # between both; the next time twice as long
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """What exchanges have brought."""
+
+    frame: str = ""  # nodes and jobs: where these change, nothing is known
+    situation: str = ""  # these and the pods of others
+    best: tuple[float, ...] = ()  # the best sorted shares that were reached in it
+    tried: tuple[Tried, ...] = ()
     open: tuple[Move, ...] = ()  # whose room is not free yet
     judged: tuple[tuple[JobKey, ...], ...] = ()  # kinds whose result is not known yet
     since: float = 0.0  # of the open ones
@@ -136,6 +147,10 @@ class Memory:
             fairness=replace(
                 fairness,
                 since=min(fairness.since, now),
+                tried=tuple(
+                    replace(one, until=min(one.until, now + one.seconds))
+                    for one in fairness.tried
+                ),
                 given=tuple((key, min(at, now)) for key, at in fairness.given),
                 frozen=tuple(
                     (key, min(until, now + freeze_seconds))

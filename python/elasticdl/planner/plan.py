@@ -108,6 +108,9 @@ def _again_at(
     settings, now = scene.settings, scene.now
     times = [until for _, until in memory.fairness.frozen]
     times += [at for one in pauses for at in (one.since + one.early, one.until)]
+    times += [
+        one.until for one in memory.fairness.tried if one.situation != scene.situation
+    ]
     if memory.fairness.open:
         times.append(memory.fairness.since + OPEN_SECONDS)
     for one in memory.expected:

@@ -34,6 +34,7 @@ class Scene:
     room: Room
     settings: Settings
     now: float
+    frame: str
     situation: str
     crews: dict[JobKey, Crew] = field(default_factory=dict)
     asks: list[Ask] = field(default_factory=list)  # those without room yet

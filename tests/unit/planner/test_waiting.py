@@ -137,6 +137,15 @@ def test_a_floor_that_waits_in_vain_is_asked_for_and_gets_no_room() -> None:
     assert why(later, "a") == f"waits for its floor: {WORDS}"
 
 
+def test_a_job_that_wants_far_too_many_holds_up_nobody() -> None:
+    many, other = job("a", 100_000, 100_001, None), job("b", 1, 9, 1)
+    view = cluster(node("n", 8), many, other, workers(other, n=1))
+    first = made(view)
+    later = made(view, first.memory, now=NOW + 70)  # they were not made
+    assert [sizes(one)["a"] for one in (first, later)] == [100_000, 100_000]
+    assert sizes(later)["b"] == 8
+
+
 def test_workers_that_a_master_does_not_make_are_taken_back() -> None:
     one = job("a", 1, 9, 4)
     view = cluster(node("n", 4), one, workers(one, n=1))
