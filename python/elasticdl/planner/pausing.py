@@ -48,7 +48,8 @@ def _is_news(pause: Pause, crew: Crew) -> bool:
 
 def _asks(crew: Crew) -> tuple[object, ...]:
     job = crew.job
-    return (job.worker, job.min, job.max, job.replicas)
+    # Where the planner decides, nobody goes by `replicas`: an autoscaler may move it.
+    return (job.worker, job.min, job.max, 0 if crew.part else job.replicas)
 
 
 def _waits(crew: Crew) -> bool:

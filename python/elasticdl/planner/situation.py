@@ -74,7 +74,8 @@ def frame(view: ClusterView, nodes: Iterable[Node]) -> str:
     """Return what is the same while only pods come and go: nodes, jobs and bounds."""
     bounds = sorted(
         (
-            *(job.key, job.floor, job.cap, job.replicas, job.takes_part),
+            *(job.key, job.floor, job.cap, job.takes_part),
+            0 if job.takes_part else job.replicas,
             *(job.weight, job.resting, job.worker.request.items),
         )
         for job in view.jobs

@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from elasticdl.planner.memory import Memory
-from elasticdl.planner.view import ClusterView, Pod, Template
+from elasticdl.planner.view import ClusterView, JobKey, Pod, Template
 
 from tests.unit.planner.build import (
     NOW,
@@ -185,6 +185,16 @@ def more_room_each_minute(world: World, second: int) -> None:
         name = f"new-{second}"
         world.nodes[name] = node(name, 8)
         world.changed = True
+
+
+def autoscaler(world: World, second: int) -> None:
+    if second % 15 == 0:
+        world.edit(JobKey("ml", "a"), replicas=1 + second // 15 % 3)
+        world.changed = True
+
+
+def test_a_size_that_nobody_goes_by_ends_no_pause() -> None:
+    assert tries_in_an_hour(autoscaler) == 9
 
 
 def test_a_pod_that_comes_and_goes_ends_no_long_pause() -> None:
