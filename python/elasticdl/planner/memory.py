@@ -32,7 +32,7 @@ class Expected:
     key: JobKey
     nodes: tuple[str, ...]  # where there was room for them
     unmade: int  # of them, those without a pod
-    since: float  # since when so many are unmade
+    since: float  # since when none of them was made
     free_since: float = 0.0  # since when there has been room for one with a pod
 
 

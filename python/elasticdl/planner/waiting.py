@@ -127,7 +127,9 @@ def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
         if crew.job.resting or not (pending or unmade):
             continue
         last = known.get(crew.key, Expected(crew.key, (), -1, scene.now))
-        since = last.since if last.unmade == unmade else scene.now
+        # Fewer: its master makes them. More without a larger grant: some have ended.
+        slow = 0 < last.unmade <= unmade and crew.size <= crew.before
+        since = last.since if slow or last.unmade == unmade else scene.now
         free_since = 0.0
         if any(_has_room(scene, one) for one in pending):
             free_since = last.free_since or scene.now

@@ -25,6 +25,8 @@ from elasticdl.job.spec.base import (
 )
 from elasticdl.job.spec.problems import Problem, ProblemsError
 
+MOST_NODES, MOST_JOBS = 100_000, 1_000_000
+
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Quantity = Annotated[str, Field(pattern=QUANTITY_PATTERN)]
 
@@ -49,7 +51,7 @@ class Taint(SpecModel):
 class Nodes(SpecModel):
     """Equal nodes."""
 
-    count: PositiveInt = Field(1, description="How many.")
+    count: int = Field(1, ge=1, le=MOST_NODES, description="How many.")
     cpu: float = Field(gt=0, le=1e6, description="CPUs of one.")
     memory: Quantity = Field("1024Gi", description="Memory of one.")
     pods: PositiveInt = Field(110, description="Pods that one takes.")
@@ -100,7 +102,7 @@ class Jobs(SpecModel):
 
     name: Name = Field(description="Its name; of several with their number behind it.")
     at: Seconds = Field(0.0, description="When it is submitted, in seconds.")
-    count: PositiveInt = Field(1, description="How many of them.")
+    count: int = Field(1, ge=1, le=MOST_JOBS, description="How many of them.")
     every: Seconds = Field(0.0, description="Seconds between two of them.")
     master: Asked = Field(
         default_factory=lambda: Asked(cpu=0.1), description="Its master."
@@ -129,7 +131,7 @@ class RandomJobs(SpecModel):
     """Jobs that the seed chooses."""
 
     name: Name = Field("job", description="Their name, before a number.")
-    count: PositiveInt = Field(description="How many.")
+    count: int = Field(ge=1, le=MOST_JOBS, description="How many.")
     within: PositiveSeconds = Field(description="They come within so many seconds.")
     max: list[PositiveInt] = Field(min_length=1, description="Their maxima, by chance.")
     like: Jobs = Field(description="What they have in common.")

@@ -156,6 +156,19 @@ def test_workers_that_a_master_does_not_make_are_taken_back() -> None:
     assert why(found, "a") == "a worker waited in vain: its master does not make it"
 
 
+def test_room_of_workers_that_end_one_after_another_is_not_kept_all_the_time() -> None:
+    one, two = job("a", 1, 9, 4), job("b", 1, 9, 4)
+    memory, found = Memory(), None
+    for gone in range(4):  # for the last tasks it takes fewer and fewer
+        view = cluster(
+            *(node("n", 8), one, two, workers(one, n=4 - gone), workers(two, n=4))
+        )
+        found = made(view, memory, now=NOW + 30 * gone)
+        memory = found.memory
+    assert found
+    assert sizes(found) == {"a": 1, "b": 7}
+
+
 def tries_in_an_hour(act: Callable[[World, int], None]) -> int:
     """Return how often a job that may not grow is let grow, while things go on."""
     world = World(Random(1), nodes={one: node(one, 8) for one in ("n", "m")})
