@@ -24,6 +24,7 @@ from elasticdl.job.spec.base import (
     SpecModel,
 )
 from elasticdl.job.spec.problems import Problem, ProblemsError
+from elasticdl.job.spec.quantity import parse_bytes
 
 MOST_NODES, MOST_JOBS = 100_000, 1_000_000
 
@@ -231,6 +232,7 @@ class Trace(SpecModel):
             help_ = "add `until`, for a job without `work` never ends"
             problems.append(Problem("until", "nothing", expected, help_))
         problems += self._unknown_resources()
+        problems += self._too_large() if not self.until else []
         names = Counter(job.name for job in self.all_jobs())
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
@@ -267,6 +269,24 @@ class Trace(SpecModel):
             for path, one in asked
             for name, amount in one.extra.items()
             if amount and name not in known
+        ]
+
+    def _too_large(self) -> list[Problem]:
+        """Return jobs whose workers fit on no node: they would wait for ever."""
+        expected = "what a node has beside what others hold there"
+        return [
+            Problem(
+                f"jobs.{n}.workers",
+                "more than any node has",
+                expected,
+                "or add `until`",
+            )
+            for n, job in enumerate(self.jobs)
+            if not any(
+                job.workers.cpu <= one.cpu - one.taken
+                and parse_bytes(job.workers.memory) <= parse_bytes(one.memory)
+                for one in self.nodes
+            )
         ]
 
     @property

@@ -23,6 +23,7 @@ def test_each_shipped_trace_can_be_read_and_says_what_it_shows(name: str) -> Non
 
 NODE_FAILS = "failures: [{at: 1, kind: node, node: x}]\nnodes:"
 GPUS = "work: 10, workers: {extra: {gpu: 1}}"
+LARGE = "work: 10, workers: {cpu: 3.5, memory: 2000Gi}"
 FIRE = "failures: [{at: 1, kind: fire}]\nnodes:"
 
 
@@ -45,6 +46,7 @@ FIRE = "failures: [{at: 1, kind: fire}]\nnodes:"
         ("work: 10", "work: 1, workers: {priority: lo}", "got 'lo', expected one of"),
         ("jobs:", "jobs:\n  - {name: one, work: 1}", "got 'one' twice"),
         ("nodes:", NODE_FAILS, "failures[0].node: got 'x', expected a node, as 'nod"),
+        ("work: 10", LARGE, "jobs[0].workers: got more than any node has, expected"),
         ("work: 10", GPUS, "jobs[0].workers.extra: got 'gpu', expected what a node"),
         ("nodes:", FIRE, "failures[0].kind: got 'fire', expected one of `node`"),
     ],
@@ -70,6 +72,11 @@ def test_a_mistake_is_told_with_its_place(old: str, new: str, says: str) -> None
 def test_yaml_that_no_trace_can_be_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match=r"t\.yaml: got text that cannot be read"):
         parse_trace(text, source="t.yaml")
+
+
+def test_what_fits_nowhere_may_wait_to_the_end_that_a_trace_has() -> None:
+    text = GOOD.replace("work: 10", "work: 10, workers: {cpu: 5}")
+    assert parse_trace(f"{text}until: 60\n", source="t.yaml").until == 60.0
 
 
 def test_a_file_that_is_not_there_is_told_with_the_names_that_are() -> None:
