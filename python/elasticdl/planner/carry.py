@@ -217,7 +217,10 @@ def _unmade_asks(
             scene.asks.append(
                 Ask(
                     *(shape, template.priority, job.arrived),
-                    *(str(job.key), f"{job.key} {role}", job.key, crew),
+                    who=str(job.key),
+                    pods=f"{job.key} {role}",
+                    job=job.key,
+                    crew=crew,
                 )
             )
 
