@@ -20,10 +20,19 @@ from elasticdl.job import names
 from elasticdl.job.grant import Grant, parse_grant
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec, JobType, Strategy
+from elasticdl.job.spec.replicas import MOST_WORKERS
 from elasticdl.job.values.file import parse_values
 from elasticdl.kube.amounts import named_request, quantity
 from elasticdl.kube.times import unix_seconds
-from elasticdl.planner.view import CPU, MEMORY, Job, JobKey, Placement, Template
+from elasticdl.planner.view import (
+    CPU,
+    MEMORY,
+    PODS,
+    Job,
+    JobKey,
+    Placement,
+    Template,
+)
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +224,7 @@ def _parse(key: JobKey, data: Mapping[str, str]) -> tuple[JobSpec | None, Job]:
         key.name,
         worker=worker,
         min=spec.worker.min,
-        max=spec.worker.max,
+        max=min(spec.worker.max, MOST_WORKERS),
         replicas=spec.worker.replicas,
         elastic=spec.worker.elastic,
         paused=spec.paused,
@@ -238,7 +247,9 @@ def _template(text: str, role: Any, where: Placement | None = None) -> Template:
             pod = None
     if isinstance(pod, dict) and isinstance(pod.get("spec"), dict):
         spec = pod["spec"]
-        return Template(resources(named_request(spec), up=True), placement(spec))
+        return _whole(
+            Template(resources(named_request(spec), up=True), placement(spec))
+        )
     asked = role.resources
     amounts = {
         CPU: asked.cpu,
@@ -246,6 +257,18 @@ def _template(text: str, role: Any, where: Placement | None = None) -> Template:
         **{name: quantity(amount) for name, amount in asked.extra.items()},
     }
     return Template(resources(amounts, up=True), where or Placement())
+
+
+def _whole(template: Template) -> Template:
+    """Return a template that a plan can be made with. Raises TypeError, ValueError.
+
+    Nobody checked the text, and a plan is about all jobs.
+    """
+    hash(template)
+    for name, amount in template.request.items:
+        if not isinstance(name, str) or name == PODS or amount < 0:
+            raise ValueError(f"a request of {amount} {name!r} in a template")
+    return template
 
 
 def _classed(template: Template, priority: str, classes: Classes) -> Template:

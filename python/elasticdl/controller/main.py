@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import math
 import socket
 import sys
 import uuid
@@ -34,6 +35,8 @@ from elasticdl.planner.view import Settings
 log = logging.getLogger("elasticdl.controller.main")
 
 LEASE = "elasticdl-controller"
+_LEAST_STALE = 2.0  # watches are of whole seconds, and shorter than this
+_MOST_SECONDS = 86_400.0
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -85,11 +88,39 @@ def make_parser() -> argparse.ArgumentParser:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the planner's settings. Raises SpecError."""
+    _check("--freeze-seconds", args.freeze_seconds, least=0.0, below=math.inf)
+    _check("--grant-seconds", args.grant_seconds, least=60.0)
     return replace(
         with_ceilings(Settings(), args.ceilings, "--ceilings"),
         freeze_seconds=args.freeze_seconds,
         grant_seconds=args.grant_seconds,
     )
+
+
+def pace_of(args: argparse.Namespace) -> Pace:
+    """Return when plans are made. Raises SpecError."""
+    _check("--stale-seconds", args.stale_seconds, least=_LEAST_STALE)
+    _check("--rest-seconds", args.rest_seconds, least=0.1)
+    return Pace(at_rest=args.rest_seconds, stale=args.stale_seconds)
+
+
+def times_of(args: argparse.Namespace) -> LeaseTimes:
+    """Return the Lease's times, in the order that it rests on. Raises SpecError."""
+    renew, fence, lasts = args.renew_seconds, args.fence_seconds, args.lease_seconds
+    _check("--renew-seconds", renew, least=0.1, below=fence)
+    _check("--fence-seconds", fence, least=0.1, below=lasts)
+    _check("--lease-seconds", lasts, least=1.0)
+    return LeaseTimes(lasts, renew, fence)
+
+
+def _check(
+    option: str, seconds: float, *, least: float, below: float = _MOST_SECONDS
+) -> None:
+    if not least <= seconds < below:
+        raise SpecError(
+            f"{option}: got {seconds:g}, expected {least:g} seconds or more, and less "
+            f"than {below:g}"
+        )
 
 
 def classes_of(said: Sequence[str]) -> Classes:
@@ -131,7 +162,7 @@ async def control(args: argparse.Namespace, api: ApiServer) -> None:
         args.namespace,
         args.lease,
         f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
-        LeaseTimes(args.lease_seconds, args.renew_seconds, args.fence_seconds),
+        times_of(args),
     )
     metrics = ControllerMetrics()
     deciding = Deciding(
@@ -142,7 +173,7 @@ async def control(args: argparse.Namespace, api: ApiServer) -> None:
             plan,
             settings_of(args),
             by,
-            Pace(at_rest=args.rest_seconds, stale=args.stale_seconds),
+            pace_of(args),
         ),
         metrics,
     )

@@ -94,6 +94,7 @@ class WatchedCluster:
         self._following: dict[str, float | None] = {}  # None: since when it does not
         self._looked: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._fewer = False  # a pod or a ConfigMap of a job is gone
         self.changed = asyncio.Event()
 
     # -- asking -------------------------------------------------------------------
@@ -207,13 +208,12 @@ class WatchedCluster:
         )
         async for seen in seen_all:
             if isinstance(seen, Listing):
-                self._pods = {}
+                self._pods, self._fewer = {}, True
                 for item in seen.items:
                     self._take_pod(item)
                 self._whole("pods")
             elif seen.deleted:
-                if self._pods.pop(seen.item["metadata"]["uid"], None):
-                    self.changed.set()
+                self._drop_pod(seen.item["metadata"]["uid"])
             else:
                 self._take_pod(seen.item)
 
@@ -221,8 +221,7 @@ class WatchedCluster:
         uid = item["metadata"]["uid"]
         pod = pod_of(item, self._watches.serving)
         if pod is None:
-            if self._pods.pop(uid, None):
-                self.changed.set()
+            self._drop_pod(uid)
             return
         spec = item["spec"]
         if name := spec.get("priorityClassName"):
@@ -233,6 +232,20 @@ class WatchedCluster:
         self.changed.set()
         if pod.job:
             self._look_in([pod.namespace])
+
+    def _drop_pod(self, uid: str) -> None:
+        if (pod := self._pods.pop(uid, None)) is not None:
+            self._fewer = self._fewer or bool(pod.job)
+            self.changed.set()
+
+    def _look_away(self) -> None:
+        """Watch no namespace any more that has nothing of a job left."""
+        self._fewer = False
+        used = {*self._watches.namespaces, *(key.namespace for key in self._items)}
+        used |= {pod.namespace for pod in self._pods.values() if pod.job}
+        for namespace in [one for one in self._looked if one not in used]:
+            self._looked.pop(namespace).cancel()
+            self._following.pop(namespace, None)
 
     def _look_in(self, namespaces: Iterable[str]) -> None:
         for namespace in namespaces:
@@ -300,6 +313,7 @@ class WatchedCluster:
                 self._forget(key)
 
     def _forget(self, key: JobKey) -> None:
+        self._fewer = True
         self._items.pop(key, None)
         self._ends.pop(key, None)
         self._reader.forget(key)
@@ -309,6 +323,8 @@ class WatchedCluster:
     async def _look_at_ends(self) -> None:
         """Find out which of the jobs without a master's pod have ended."""
         while True:
+            if self._fewer:
+                self._look_away()
             now = self._steady()
             for key, end in list(self._ends.items()):
                 if not end.ended and end.at <= now:

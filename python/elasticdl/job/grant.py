@@ -129,12 +129,13 @@ def what_holds(
             f"this job's size is its own ({_why_not(worker)}); expected none"
         )
     if grant.expired(now=now):
-        ago = now - grant.until
-        return _nothing(f"it ended {ago:.0f} s ago by the master's clock")
-    if not grant.in_force(now=now):
-        hours = (grant.until - now) / 3600
+        # The same words each time that it is looked at: they are told once.
         return _nothing(
-            f"until: got a time in {hours:.0f} h, expected one within "
+            f"until: got {grant.until:.0f}, which is over by the master's clock"
+        )
+    if not grant.in_force(now=now):
+        return _nothing(
+            f"until: got {grant.until:.0f}, expected a time within "
             f"{LONGEST_GRANT_SECONDS / 3600:.0f} h"
         )
     least, most = worker.bounds

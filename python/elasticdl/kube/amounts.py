@@ -47,6 +47,8 @@ class Amounts:
 
 def quantity(text: object) -> float:
     """Return a Kubernetes quantity (`250m`, `4Gi`, `1e3`) as a number; 0 if invalid."""
+    if not isinstance(text, str | int | float):
+        return 0.0
     written = str(text or "0")
     number = written.rstrip("numkKMGTPEi")
     try:
@@ -96,7 +98,9 @@ def named_request(spec: Json) -> dict[str, float]:
 
 
 def _named(container: Json) -> dict[str, float]:
-    asked = (container.get("resources") or {}).get("requests") or {}
+    resources = container.get("resources") or {}
+    # As the API server has it of a pod, and nobody of a template.
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {name: quantity(amount) for name, amount in asked.items()}
 
 

@@ -16,7 +16,14 @@ from elasticdl.planner.memory import Asked, Memory, Newest
 from elasticdl.planner.pausing import chances, holds
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.scene import Ask, Scene
-from elasticdl.planner.situation import away, held, resources, situation, supply
+from elasticdl.planner.situation import (
+    away,
+    frame,
+    held,
+    resources,
+    situation,
+    supply,
+)
 from elasticdl.planner.view import (
     CPU,
     MEMORY,
@@ -29,6 +36,7 @@ from elasticdl.planner.view import (
 )
 
 _OWN = (CPU, MEMORY)
+_BEFORE_WORKERS = (Role.MASTER, Role.PS)
 # So long a grant may need until the view has it; then what the view says is right.
 _ON_ITS_WAY_SECONDS = 10.0
 
@@ -41,7 +49,8 @@ def scene_of(
     named = resources(view) | {n for one in memory.newest for n, _ in one.more.items}
     nodes = supply(view.nodes, settings, now)
     room = Room(nodes, settings, named, held=held(view), away=away(view, nodes))
-    scene = Scene(room, settings, now, situation=situation(view, room.nodes))
+    jobs_on_nodes = frame(view, room.nodes)
+    scene = Scene(room, settings, now, jobs_on_nodes, situation(view, jobs_on_nodes))
     scene.on_node = [[] for _ in room.nodes]
     workers: dict[JobKey, list[Pod]] = defaultdict(list)
     seen: dict[tuple[JobKey, Role], int] = defaultdict(int)
@@ -123,7 +132,8 @@ def _other_pod(scene: Scene, pod: Pod) -> None:
                 pod.priority,
                 pod.waiting_since,
                 who=f"{pod.namespace}/{pod.job or pod.name}",
-                pods=f"{pod.of} {pod.role}" if pod.of else pod.name,
+                pods=f"{pod.of or f'{pod.namespace}/{pod.name}'} {pod.role}",
+                job=pod.of if pod.role in _BEFORE_WORKERS else None,
                 nominated=room.place_of.get(pod.nominated, NOWHERE),
             )
         )
@@ -131,9 +141,9 @@ def _other_pod(scene: Scene, pod: Pod) -> None:
 
 def _whose(scene: Scene) -> None:
     """Tie masters and PS that wait to their jobs."""
-    crews = {str(crew.key): crew for crew in scene.crews.values()}
     scene.asks = [
-        ask if ask.crew else replace(ask, crew=crews.get(ask.who)) for ask in scene.asks
+        replace(ask, crew=scene.crews[ask.job]) if ask.job in scene.crews else ask
+        for ask in scene.asks
     ]
 
 
@@ -207,7 +217,10 @@ def _unmade_asks(
             scene.asks.append(
                 Ask(
                     *(shape, template.priority, job.arrived),
-                    *(str(job.key), f"{job.key} {role}", crew),
+                    who=str(job.key),
+                    pods=f"{job.key} {role}",
+                    job=job.key,
+                    crew=crew,
                 )
             )
 

@@ -2,7 +2,9 @@
 
 Owns why it ends. In one situation (all that elastic jobs' workers do not decide) every
 exchange either makes the sorted shares better than they ever were, which happens a
-finite number of times, or its kind is not tried again. Called by `planner.plan`.
+finite number of times, or its kind is not tried again. Where pods of others come and go
+all the time no situation lasts: there a kind that brought nothing rests, twice as long
+each time, as a job does whose worker waited in vain. Called by `planner.plan`.
 """
 
 from __future__ import annotations
@@ -11,20 +13,22 @@ from dataclasses import replace
 
 from elasticdl.planner.crew import Worker
 from elasticdl.planner.exchange import exchange
-from elasticdl.planner.memory import Fairness, Move
+from elasticdl.planner.memory import Fairness, Move, Tried
 from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Scene
 from elasticdl.planner.view import JobKey
 
 # Workers that need longer to leave are not waited for any more.
 OPEN_SECONDS = 60.0
+# However restless a cluster is, what brings nothing is tried a few times an hour.
+LONGEST_REST_SECONDS = 1800.0
 
 
 def follow(scene: Scene, last: Fairness) -> Fairness:
     """Give receivers the room that was made for them, or keep it for them."""
     frozen = tuple(one for one in last.frozen if one[1] > scene.now)
-    if last.situation != scene.situation:
-        last = Fairness(scene.situation, open=last.open, since=last.since)
+    if last.frame != scene.frame:
+        last = Fairness(scene.frame, open=last.open, since=last.since)
     since = {key: at for key, at in last.given if _is_given(scene, key, at)}
     still = tuple(move for move in last.open if _waits(scene, move, last.since))
     given = tuple(
@@ -70,17 +74,54 @@ def _waits(scene: Scene, move: Move, since: float) -> bool:
     return True
 
 
+def _judged(scene: Scene, last: Fairness) -> Fairness:
+    """Note what the last exchange brought."""
+    shares, same = scene.shares(), last.situation == scene.situation
+    known = {one.kind: one for one in last.tried if _counts(scene, one)}
+    for kind in last.judged if shares <= last.best else ():
+        known[kind] = _in_vain(scene, kind, known.get(kind), same=same)
+    if same and shares > last.best:
+        # What brought nothing here before may do so now.
+        known = {k: one for k, one in known.items() if one.situation != scene.situation}
+    return replace(
+        last,
+        situation=scene.situation,
+        best=max(shares, last.best) if same else shares,
+        tried=tuple(known[kind] for kind in sorted(known)),
+        judged=(),
+    )
+
+
+def _in_vain(
+    scene: Scene, kind: tuple[JobKey, ...], last: Tried | None, *, same: bool
+) -> Tried:
+    """Note a kind of moves that brought nothing.
+
+    Where the situation changed meanwhile it may have been because of that.
+    """
+    first = scene.settings.pause_seconds
+    seconds = min(2 * last.seconds, LONGEST_REST_SECONDS) if last else first
+    situation = scene.situation if same else ""
+    return Tried(kind, situation, scene.now + seconds, seconds)
+
+
+def _rests(scene: Scene, tried: Tried) -> bool:
+    """Return whether a kind of moves is not to be tried now."""
+    return tried.situation == scene.situation or scene.now < tried.until
+
+
+def _counts(scene: Scene, tried: Tried) -> bool:
+    """Return whether it was tried in vain so lately that the next time counts more."""
+    return _rests(scene, tried) or scene.now < tried.until + LONGEST_REST_SECONDS
+
+
 def settle(scene: Scene, fairness: Fairness) -> Fairness:
     """Judge the last exchange, and ask for another one; only where nothing grows."""
     if scene.grown or fairness.open:
         return fairness
-    shares = scene.shares()
-    if shares > fairness.best:
-        fairness = replace(fairness, best=shares, tried=(), judged=())
-    elif fairness.judged:
-        tried = {*fairness.tried, *fairness.judged}
-        fairness = replace(fairness, tried=tuple(sorted(tried)), judged=())
-    moves = exchange(scene, frozenset(fairness.tried))
+    fairness = _judged(scene, fairness)
+    resting = {one.kind for one in fairness.tried if _rests(scene, one)}
+    moves = exchange(scene, frozenset(resting))
     if not moves:
         return fairness
     moved = {key for move in moves for key in move.kind}

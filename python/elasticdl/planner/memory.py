@@ -7,9 +7,10 @@ exchange is perhaps tried once more, and a pause is shorter.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from elasticdl.planner.view import JobKey, Resources
+from elasticdl.planner.view import Job, JobKey, Resources
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Expected:
     key: JobKey
     nodes: tuple[str, ...]  # where there was room for them
     unmade: int  # of them, those without a pod
-    since: float  # since when so many are unmade
+    since: float  # since when none of them was made
     free_since: float = 0.0  # since when there has been room for one with a pod
 
 
@@ -50,6 +51,7 @@ class Pause:
     """A job whose worker waited in vain: it does not grow for a while."""
 
     key: JobKey
+    arrived: float  # when the job came: another one of its name has not waited
     since: float
     until: float
     seconds: float  # its length; the next one is twice as long
@@ -76,12 +78,23 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Fairness:
-    """What exchanges have brought in the present situation."""
+class Tried:
+    """A kind of moves that brought nothing."""
 
-    situation: str = ""
-    best: tuple[float, ...] = ()  # the best sorted shares that were reached
-    tried: tuple[tuple[JobKey, ...], ...] = ()  # kinds of moves that brought nothing
+    kind: tuple[JobKey, ...]
+    situation: str  # in which it is not tried again; "" where that is not known
+    until: float  # nor before that in any other one
+    seconds: float  # between both; the next time twice as long
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """What exchanges have brought."""
+
+    frame: str = ""  # nodes and jobs: where these change, nothing is known
+    situation: str = ""  # these and the pods of others
+    best: tuple[float, ...] = ()  # the best sorted shares that were reached in it
+    tried: tuple[Tried, ...] = ()
     open: tuple[Move, ...] = ()  # whose room is not free yet
     judged: tuple[tuple[JobKey, ...], ...] = ()  # kinds whose result is not known yet
     since: float = 0.0  # of the open ones
@@ -99,6 +112,12 @@ class Memory:
     pauses: tuple[Pause, ...] = ()
     newest: tuple[Newest, ...] = ()
     fairness: Fairness = Fairness()
+
+    def about(self, jobs: Iterable[Job]) -> Memory:
+        """Return it without what is of earlier jobs of the same names."""
+        arrived = {job.key: job.arrived for job in jobs}
+        of_these = tuple(p for p in self.pauses if arrived.get(p.key) == p.arrived)
+        return replace(self, pauses=of_these)
 
     def as_of(self, now: float, *, freeze_seconds: float) -> Memory:
         """Return it without times to come: a clock may have been set back.
@@ -128,6 +147,10 @@ class Memory:
             fairness=replace(
                 fairness,
                 since=min(fairness.since, now),
+                tried=tuple(
+                    replace(one, until=min(one.until, now + one.seconds))
+                    for one in fairness.tried
+                ),
                 given=tuple((key, min(at, now)) for key, at in fairness.given),
                 frozen=tuple(
                     (key, min(until, now + freeze_seconds))

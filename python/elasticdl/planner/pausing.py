@@ -48,7 +48,8 @@ def _is_news(pause: Pause, crew: Crew) -> bool:
 
 def _asks(crew: Crew) -> tuple[object, ...]:
     job = crew.job
-    return (job.worker, job.min, job.max, job.replicas)
+    # Where the planner decides, nobody goes by `replicas`: an autoscaler may move it.
+    return (job.worker, job.min, job.max, 0 if crew.part else job.replicas)
 
 
 def _waits(crew: Crew) -> bool:
@@ -71,6 +72,7 @@ def next_pause(
         known = {n: max(known.get(n, 0), before.get(n, 0)) for n in {*known, *before}}
     return Pause(
         crew.key,
+        crew.job.arrived,
         now,
         now + seconds,
         seconds,

@@ -30,6 +30,7 @@ from elasticdl.planner.view import ClusterView, Settings
 
 def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> Plan:
     """Return what is to be asked of the jobs of a cluster."""
+    memory = memory.about(view.jobs)
     memory = memory.as_of(now, freeze_seconds=settings.freeze_seconds)
     scene = scene_of(view, memory, settings, now)
     keep_bounds(scene)
@@ -107,6 +108,9 @@ def _again_at(
     settings, now = scene.settings, scene.now
     times = [until for _, until in memory.fairness.frozen]
     times += [at for one in pauses for at in (one.since + one.early, one.until)]
+    times += [
+        one.until for one in memory.fairness.tried if one.situation != scene.situation
+    ]
     if memory.fairness.open:
         times.append(memory.fairness.since + OPEN_SECONDS)
     for one in memory.expected:

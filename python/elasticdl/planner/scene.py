@@ -22,7 +22,8 @@ class Ask:
     since: float
     who: str
     pods: str  # all that are alike: of the same job and role
-    crew: Crew | None = None  # whose master or PS it is
+    job: JobKey | None = None  # whose master or PS it is
+    crew: Crew | None = None  # of that job
     nominated: int = NOWHERE
 
 
@@ -33,6 +34,7 @@ class Scene:
     room: Room
     settings: Settings
     now: float
+    frame: str
     situation: str
     crews: dict[JobKey, Crew] = field(default_factory=dict)
     asks: list[Ask] = field(default_factory=list)  # those without room yet

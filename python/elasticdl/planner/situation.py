@@ -59,23 +59,29 @@ def resources(view: ClusterView) -> set[str]:
     return {name for request in requests for name, _ in request.items}
 
 
-def situation(view: ClusterView, nodes: Iterable[Node]) -> str:
+def situation(view: ClusterView, frame: str) -> str:
     """Return what is the same while only workers of elastic jobs move."""
     elastic = {job.key for job in view.jobs if job.takes_part}
-    digest = hashlib.sha1(usedforsecurity=False)
-    digest.update(repr([(node.name, node.allocatable) for node in nodes]).encode())
     pods = sorted(
         (pod.node, pod.namespace, pod.request.items, pod.leaving)
         for pod in view.pods
         if pod.role != Role.WORKER or pod.of not in elastic
     )
-    digest.update(repr(pods).encode())
+    return _digest(frame, pods)
+
+
+def frame(view: ClusterView, nodes: Iterable[Node]) -> str:
+    """Return what is the same while only pods come and go: nodes, jobs and bounds."""
     bounds = sorted(
         (
-            *(job.key, job.floor, job.cap, job.replicas, job.takes_part),
+            *(job.key, job.floor, job.cap, job.takes_part),
+            0 if job.takes_part else job.replicas,
             *(job.weight, job.resting, job.worker.request.items),
         )
         for job in view.jobs
     )
-    digest.update(repr(bounds).encode())
-    return digest.hexdigest()
+    return _digest([(node.name, node.allocatable) for node in nodes], bounds)
+
+
+def _digest(*things: object) -> str:
+    return hashlib.sha1(repr(things).encode(), usedforsecurity=False).hexdigest()

@@ -21,10 +21,10 @@ def seat_granted(scene: Scene) -> None:
         if not crew.part or crew.job.resting:
             continue
         for worker in list(crew.unplaced):
-            if worker not in crew.unplaced:
-                continue  # it went with one that is there
             if worker.gated or crew.size <= crew.floor:
                 continue
+            if worker not in crew.unplaced:
+                continue  # it went with one that is there
             node = scene.node_for(worker.shape)
             if node != NOWHERE:
                 seat(scene, worker, node)
@@ -67,17 +67,19 @@ def _in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
     """Send away what waits in vain; return why it does, "" if nothing does."""
     why = ""
     for worker in [*crew.unplaced, *crew.placed]:
-        if worker not in crew.unplaced and worker not in crew.placed:
-            continue  # it went with one that is there
         if worker.bound or not (said := _why(scene, worker, told)):
             continue
-        if crew.size > crew.floor:
+        spare = crew.size > crew.floor
+        if not spare and worker.node == NOWHERE:
+            continue
+        if worker not in crew.unplaced and worker not in crew.placed:
+            continue  # it went with one that is there
+        why = said
+        if spare:
             _let_go(scene, worker, "")
-            why = said
-        elif worker.node != NOWHERE:
+        else:
             scene.remove(worker)
             crew.unplaced.append(worker)
-            why = said
     return why
 
 
@@ -125,7 +127,9 @@ def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
         if crew.job.resting or not (pending or unmade):
             continue
         last = known.get(crew.key, Expected(crew.key, (), -1, scene.now))
-        since = last.since if last.unmade == unmade else scene.now
+        # Fewer: its master makes them. More without a larger grant: some have ended.
+        slow = 0 < last.unmade <= unmade and crew.size <= crew.before
+        since = last.since if slow or last.unmade == unmade else scene.now
         free_since = 0.0
         if any(_has_room(scene, one) for one in pending):
             free_since = last.free_since or scene.now

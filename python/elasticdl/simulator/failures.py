@@ -74,6 +74,8 @@ class Failures:
             case "node":
                 nodes = clock.cluster.nodes
                 ready = sorted(name for name, node in nodes.items() if node.ready)
+                if not failure.node and not ready:
+                    return  # all are lost already
                 node = nodes[failure.node or self._chance.choice(ready)]
                 self._lose(node)
                 back = partial(self._regain, node)

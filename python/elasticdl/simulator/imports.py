@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ _GPU_HOURS = {
     "imagenet": 100.0,
 }
 _OTHER_GPU_HOURS = 1.0
+_LARGEST = 1e12  # seconds, or GPUs: beyond that a file is broken
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,15 @@ def _rows(
 ) -> list[tuple[str, dict[str, str]]]:
     """Return the rows of a CSV with their places. Raises SpecError."""
     reader = csv.DictReader(io.StringIO(text))
+    try:
+        return _needed(reader, source, needed)
+    except csv.Error as error:
+        raise SpecError(f"{source}: got no CSV ({error})") from error
+
+
+def _needed(
+    reader: csv.DictReader[str], source: str, needed: Iterable[str]
+) -> list[tuple[str, dict[str, str]]]:
     missing = [name for name in needed if name not in (reader.fieldnames or ())]
     if missing:
         came = ",".join(reader.fieldnames or ()) or "nothing"
@@ -131,17 +142,18 @@ def _rows(
 
 def _number(row: Mapping[str, Any], name: str, place: str) -> float:
     try:
-        return float(row[name])
+        number = float(row[name])
     except (TypeError, ValueError):
-        raise SpecError(
-            f"{place}: {name}: got {row[name]!r}, expected a number"
-        ) from None
+        number = math.nan
+    if not abs(number) <= _LARGEST:
+        raise SpecError(f"{place}: {name}: got {row[name]!r}, expected a number")
+    return number
 
 
 def _time(value: object, place: str, name: str) -> float:
     try:
         return datetime.fromisoformat(str(value)).timestamp()
-    except ValueError:
+    except (OverflowError, ValueError):
         raise SpecError(
             f"{place}: {name}: got {value!r}, expected a time as 2017-10-09 07:02:30"
         ) from None
@@ -152,7 +164,7 @@ def pollux(text: str, source: str) -> list[ImportedJob]:
     needed = ("name", "time", "application", "num_replicas", "batch_size")
     return [
         ImportedJob(
-            name=row["name"],
+            name=row["name"] or "job",
             at=_number(row, "time", place),
             gpus=int(_number(row, "num_replicas", place)),
             work=3600 * _GPU_HOURS.get(row["application"], _OTHER_GPU_HOURS),
@@ -178,7 +190,7 @@ def philly(text: str, source: str) -> list[ImportedJob]:
     """Read a `cluster_job_log` of Philly: a JSON list of jobs with their attempts."""
     try:
         tree = json.loads(text)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise SpecError(f"{source}: got no JSON ({error}), expected a list") from error
     if not isinstance(tree, list):
         raise SpecError(f"{source}: got {type(tree).__name__}, expected a list of jobs")
@@ -191,6 +203,19 @@ def _philly_job(job: Any, place: str) -> ImportedJob:
             f"{place}: got no submitted_time, expected a job with jobid, "
             "submitted_time and attempts"
         )
+    try:
+        gpus, work = _held(job, place)
+    except (AttributeError, TypeError):
+        raise SpecError(
+            f"{place}: got attempts that cannot be read, expected a list of them, each "
+            "with start_time, end_time and detail, a list of {ip, gpus}"
+        ) from None
+    at = _time(job["submitted_time"], place, "submitted_time")
+    return ImportedJob(str(job.get("jobid", "job")), at, gpus, work)
+
+
+def _held(job: Any, place: str) -> tuple[int, float]:
+    """Return how many GPUs a job of Philly held at most, and for how many seconds."""
     gpus, work = 0, 0.0
     for number, attempt in enumerate(job.get("attempts") or []):
         where = f"{place}.attempts[{number}]"
@@ -200,8 +225,7 @@ def _philly_job(job: Any, place: str) -> ImportedJob:
         if begin and end and "None" not in (begin, end):
             took = _time(end, where, "end_time") - _time(begin, where, "start_time")
             work += held * took
-    at = _time(job["submitted_time"], place, "submitted_time")
-    return ImportedJob(str(job.get("jobid", "job")), at, gpus, work)
+    return gpus, work
 
 
 IMPORTERS: dict[str, Callable[[str, str], list[ImportedJob]]] = {

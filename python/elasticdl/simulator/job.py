@@ -380,19 +380,13 @@ def _specification(inputs: Jobs, replicas: int) -> JobSpec:
             "name": inputs.name[:40].rstrip("-"),
             "model": {"definition": "simulated.model"},
             "data": {"training": "simulated"},
-            "ps": {
-                "replicas": max(1, inputs.ps.replicas),
-                "resources": {
-                    "cpu": inputs.ps.cpu or 0.001,
-                    "memory": inputs.ps.memory,
-                },
-            },
+            # What a replica asks for is the cluster's business alone.
+            "ps": {"replicas": max(1, inputs.ps.replicas)},
             "worker": {
                 "replicas": replicas,
                 "min": worker.min,
                 "max": worker.max,
                 "priority": worker.priority,
-                "resources": {"cpu": worker.cpu or 0.001, "memory": worker.memory},
                 "startSeconds": _NEVER,
                 "deadSeconds": _NEVER,
                 "graceSeconds": 60.0,

@@ -64,18 +64,30 @@ def parse_trace(text: str, *, source: str) -> Trace:
         tree = YAML(typ="safe").load(text)
     except YAMLError as error:
         raise spec_error([syntax_problem(error, source)]) from error
+    except (RecursionError, ValueError) as error:
+        raise _unreadable(error, source) from error
     if not isinstance(tree, dict):
         wanted = "a mapping with `nodes` and `jobs`"
         raise spec_error([Problem("", got(tree), wanted, "", source)])
     if "name" not in tree:
         tree = {"name": Path(source).stem.lower().replace("_", "-"), **tree}
     try:
+        document = json.dumps(tree, default=str)
+    except (RecursionError, TypeError, ValueError) as error:
+        raise _unreadable(error, source) from error
+    try:
         return Trace.model_validate_json(
-            json.dumps(tree, default=str), strict=True, by_alias=True, by_name=False
+            document, strict=True, by_alias=True, by_name=False
         )
     except ValidationError as error:
         positions = find_positions(text)
         raise spec_error(_problems(error, source, positions)) from None
+
+
+def _unreadable(error: Exception, source: str) -> SpecError:
+    """Return the refusal of YAML that no trace is made of."""
+    came = f"text that cannot be read ({error})"
+    return spec_error([Problem("", came, "a trace", "correct it", source)])
 
 
 def _problems(

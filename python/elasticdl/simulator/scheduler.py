@@ -160,8 +160,8 @@ class Scheduler:
 def _points(node: Node, pod: Pod) -> int:
     """Return a node's score for a pod."""
     has, free, asks = node.allocatable, node.free, pod.request
-    cpu = (has[CPU] - free[CPU] + asks[CPU]) / has[CPU]
-    memory = (has[MEMORY] - free[MEMORY] + asks[MEMORY]) / has[MEMORY]
+    cpu = (has[CPU] - free[CPU] + asks[CPU]) / (has[CPU] or 1)
+    memory = (has[MEMORY] - free[MEMORY] + asks[MEMORY]) / (has[MEMORY] or 1)
     least = (int(100 * (1 - cpu)) + int(100 * (1 - memory))) // 2
     balanced = int(100 * (1 - abs(cpu - memory) / 2))
     return least + balanced

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -23,6 +24,9 @@ from elasticdl.job.spec.base import (
     SpecModel,
 )
 from elasticdl.job.spec.problems import Problem, ProblemsError
+from elasticdl.job.spec.quantity import parse_bytes
+
+MOST_NODES, MOST_JOBS = 100_000, 1_000_000
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Quantity = Annotated[str, Field(pattern=QUANTITY_PATTERN)]
@@ -31,7 +35,7 @@ Quantity = Annotated[str, Field(pattern=QUANTITY_PATTERN)]
 class Asked(SpecModel):
     """What one pod asks its node for."""
 
-    cpu: float = Field(1.0, ge=0, description="CPUs; fractions are allowed.")
+    cpu: float = Field(1.0, ge=0, le=1e6, description="CPUs; fractions are allowed.")
     memory: Quantity = Field("256Mi", description="Memory, as `512Mi` or `4Gi`.")
     extra: dict[str, CountOrZero] = Field(
         default_factory=dict, description="Other resources, as `nvidia.com/gpu: 1`."
@@ -48,14 +52,16 @@ class Taint(SpecModel):
 class Nodes(SpecModel):
     """Equal nodes."""
 
-    count: PositiveInt = Field(1, description="How many.")
-    cpu: float = Field(gt=0, description="CPUs of one.")
+    count: int = Field(1, ge=1, le=MOST_NODES, description="How many.")
+    cpu: float = Field(gt=0, le=1e6, description="CPUs of one.")
     memory: Quantity = Field("1024Gi", description="Memory of one.")
     pods: PositiveInt = Field(110, description="Pods that one takes.")
     extra: dict[str, CountOrZero] = Field(
         default_factory=dict, description="Other resources of one."
     )
-    taken: float = Field(0.0, ge=0, description="CPUs that others hold on each.")
+    taken: float = Field(
+        0.0, ge=0, le=1e6, description="CPUs that others hold on each."
+    )
     labels: dict[str, str] = Field(default_factory=dict, description="Its labels.")
     taints: list[Taint] = Field(default_factory=list, description="Its taints.")
 
@@ -63,14 +69,14 @@ class Nodes(SpecModel):
 class Ps(Asked):
     """The parameter servers of a job."""
 
-    replicas: CountOrZero = Field(0, description="How many.")
+    replicas: int = Field(0, ge=0, le=10_000, description="How many.")
 
 
 class Workers(Asked):
     """The workers of a job."""
 
     min: CountOrZero = Field(1, description="Its floor.")
-    max: PositiveInt = Field(1, description="As many are of use.")
+    max: int = Field(1, ge=1, le=100_000, description="As many are of use.")
     replicas: CountOrZero = Field(
         0, description="Its size where nobody decides; 0 is `max`."
     )
@@ -97,7 +103,7 @@ class Jobs(SpecModel):
 
     name: Name = Field(description="Its name; of several with their number behind it.")
     at: Seconds = Field(0.0, description="When it is submitted, in seconds.")
-    count: PositiveInt = Field(1, description="How many of them.")
+    count: int = Field(1, ge=1, le=MOST_JOBS, description="How many of them.")
     every: Seconds = Field(0.0, description="Seconds between two of them.")
     master: Asked = Field(
         default_factory=lambda: Asked(cpu=0.1), description="Its master."
@@ -126,7 +132,7 @@ class RandomJobs(SpecModel):
     """Jobs that the seed chooses."""
 
     name: Name = Field("job", description="Their name, before a number.")
-    count: PositiveInt = Field(description="How many.")
+    count: int = Field(ge=1, le=MOST_JOBS, description="How many.")
     within: PositiveSeconds = Field(description="They come within so many seconds.")
     max: list[PositiveInt] = Field(min_length=1, description="Their maxima, by chance.")
     like: Jobs = Field(description="What they have in common.")
@@ -225,8 +231,10 @@ class Trace(SpecModel):
             expected = "the second at which the trace ends"
             help_ = "add `until`, for a job without `work` never ends"
             problems.append(Problem("until", "nothing", expected, help_))
-        names = [job.name for job in self.all_jobs()]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        problems += self._unknown_resources()
+        problems += self._too_large() if not self.until else []
+        names = Counter(job.name for job in self.all_jobs())
+        twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
             expected = "each name once"
             problems.append(Problem("jobs", f"{twice[0]!r} twice", expected, "rename"))
@@ -241,6 +249,45 @@ class Trace(SpecModel):
         if problems:
             raise ProblemsError(*problems)
         return self
+
+    def _unknown_resources(self) -> list[Problem]:
+        """Return what no node has, mostly a slip: nothing would ever run."""
+        jobs = [(f"jobs.{n}", job) for n, job in enumerate(self.jobs)]
+        if self.random_jobs is not None:
+            jobs.append(("random_jobs.like", self.random_jobs.like))
+        asked: list[tuple[str, Asked]] = []
+        for path, job in jobs:
+            asked.append((f"{path}.master", job.master))
+            asked.append((f"{path}.ps", job.ps))
+            asked.append((f"{path}.workers", job.workers))
+        asked += [(f"serving.{n}", one) for n, one in enumerate(self.serving)]
+        known = sorted({name for nodes in self.nodes for name in nodes.extra})
+        expected = f"what a node has: {', '.join(known) or 'CPU and memory alone'}"
+        help_ = "or add it to a node's `extra`"
+        return [
+            Problem(f"{path}.extra", repr(name), expected, help_)
+            for path, one in asked
+            for name, amount in one.extra.items()
+            if amount and name not in known
+        ]
+
+    def _too_large(self) -> list[Problem]:
+        """Return jobs whose workers fit on no node: they would wait for ever."""
+        expected = "what a node has beside what others hold there"
+        return [
+            Problem(
+                f"jobs.{n}.workers",
+                "more than any node has",
+                expected,
+                "or add `until`",
+            )
+            for n, job in enumerate(self.jobs)
+            if not any(
+                job.workers.cpu <= one.cpu - one.taken
+                and parse_bytes(job.workers.memory) <= parse_bytes(one.memory)
+                for one in self.nodes
+            )
+        ]
 
     @property
     def _has_jobs(self) -> bool:

@@ -109,8 +109,10 @@ class WatchedNamespace:
             "Job": self._masters,
         }.get(PLURAL if item.get("kind") == "TrainingJob" else str(item.get("kind")))
         # One of ours may have been deleted meanwhile.
-        if kept is not None and (kept is not self._jobs or name in kept):
-            kept[item["metadata"]["name"]] = item
+        if kept is None or (kept is self._jobs and name not in kept):
+            return
+        if not _is_older(item, kept.get(name, {})):
+            kept[name] = item
 
     async def _follow(
         self,
@@ -144,6 +146,15 @@ class WatchedNamespace:
     def _tell(self, names: set[str]) -> None:
         self._changed |= {name for name in names if name}
         self._news.set()
+
+
+def _is_older(item: Json, known: Json) -> bool:
+    """Whether a watch was quicker than an answer, with what came in between."""
+    one, other = item["metadata"], known.get("metadata") or {}
+    versions = [str(about.get("resourceVersion", "")) for about in (one, other)]
+    if one.get("uid") != other.get("uid") or not all(v.isdecimal() for v in versions):
+        return False
+    return int(versions[0]) < int(versions[1])
 
 
 def _own_name(item: Json) -> str:

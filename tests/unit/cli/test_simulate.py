@@ -52,6 +52,8 @@ def test_the_page_has_the_courses_of_each_policy(trace: str, tmp_path: Path) -> 
         ([], "expected a file or the name of a shipped trace: 20-jobs"),
         (["two-jobs", "--policy", "elastik"], "did you mean `elastic`?"),
         (["two-job"], "did you mean `two-jobs`?"),
+        (["two-jobs", "--policy", ","], "--policy: got ',', expected"),
+        (["x", "--import", "pollux", "--nodes", "9999999x4"], "9999999 nodes"),
         (["two-jobs", "--save", "x"], "expected --import beside it"),
         (
             ["x", "--import", "pollux", "--nodes", "4"],

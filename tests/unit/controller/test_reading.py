@@ -249,6 +249,11 @@ def test_a_specification_that_nobody_could_run_is_no_job():
         {"worker.yaml": "spec: {x: 2024-13-45}"},
         {"worker.yaml": "spec: " + "[" * 1100 + "]" * 1100},
         {"worker.yaml": TEMPLATE.replace("1500m", "1e306")},
+        {"worker.yaml": "spec: {overhead: {cpu: -1}}"},
+        {"worker.yaml": TEMPLATE.replace("nvidia.com/gpu", "pods")},
+        {"worker.yaml": TEMPLATE.replace("nvidia.com/gpu", "1")},
+        {"worker.yaml": TEMPLATE.replace("pool: train", "pool: [train]")},
+        {"worker.yaml": "spec: {tolerations: [{key: {a: b}}]}"},
         {"ps.yaml": "spec: {x: !!int foo}"},
         {"job.yaml": "{[1]: 2, {a: 1}: 3}"},
         {"job.yaml": VALUES + "  master: {resources: {cpu: 1.0e+306}}\n"},
@@ -272,6 +277,14 @@ def test_an_amount_that_is_not_finite_is_none(text):
     limits = {"requests": {"cpu": text, "memory": text}}
     read = pod_of(pod(containers=[{"name": "c", "resources": limits}]), SERVING)
     assert read.request.get("cpu") == 0
+
+
+def test_what_a_template_limits_it_asks_for_too():
+    limits = "limits: {cpu: 2, memory: 3Gi, nvidia.com/gpu: 2}"
+    asked = "requests: {cpu: 1500m, memory: 2Gi}"
+    text = TEMPLATE[: TEMPLATE.index("requests")] + f"{asked}, {limits}}}\n"
+    request = read(config_map(**{"worker.yaml": text})).job.worker.request
+    assert request == Resources.of({"cpu": 1500, "memory": 2 * GI, "nvidia.com/gpu": 2})
 
 
 def test_config_maps_of_masters_and_of_others_are_no_jobs():
@@ -326,6 +339,16 @@ def test_another_controllers_grant_counts_within_the_users_bounds(workers, size)
     theirs = Grant(workers, until=NOW + 1800, by="other/controller")
     assert what_holds(Read(theirs), WORKER, known=(), now=NOW).grant.workers == size
     assert granted(theirs, by="ops/controller").replicas == size
+
+
+def test_no_grant_asks_for_more_workers_than_there_can_be():
+    text = VALUES.replace("max: 8", "max: 1000000000")
+    assert read(config_map(text)).job.max == 100_000
+    worker = WorkerSpec(replicas=3, min=2, max=1_000_000_000)
+    grant = Read(Grant(10**9, until=NOW + 60))
+    held = what_holds(grant, worker, known=(), now=NOW)
+    assert held.grant.workers == 100_000
+    assert "got 1000000000, expected 2 to 100000" in held.refused
 
 
 def test_another_controllers_grant_is_nothing_to_a_job_of_fixed_size():

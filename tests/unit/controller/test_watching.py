@@ -134,6 +134,29 @@ def test_a_job_that_is_deleted_or_no_job_any_more_is_forgotten(server, gone):
     watching(server, story)
 
 
+def test_a_namespace_that_has_no_job_any_more_is_watched_no_more(server):
+    elsewhere = master("other")
+    elsewhere["metadata"]["namespace"] = "branch-7"
+    maps = "/api/v1/namespaces/branch-7/configmaps"
+    server.scripts |= {
+        PODS: [listing(master(), elsewhere)],
+        f"{PODS}?watch": [(200, [event("DELETED", elsewhere)])],
+        JOBS: [listing(config_map())],
+        maps: [listing()],
+    }
+
+    def watched() -> set[str]:
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        return {name for name in names if name.startswith("jobs of ")}
+
+    async def story(cluster: WatchedCluster) -> None:
+        await until(lambda: server.asked[maps] > 0)
+        await until(lambda: watched() == {"jobs of ml"})
+        await until(lambda: cluster.age == 0.0)
+
+    watching(server, story)
+
+
 def test_a_config_map_of_another_name_takes_no_job_with_it(server):
     other = without_job()
     other["metadata"]["name"] = "digits"

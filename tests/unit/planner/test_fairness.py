@@ -140,6 +140,35 @@ def test_what_brought_nothing_is_not_repeated_until_the_situation_changes() -> N
     assert sizes(made(wider, failed.memory, now=NOW + 300)) == {"a": 4, "b": 2}
 
 
+def test_what_brought_nothing_is_tried_a_few_times_an_hour_whoever_comes_and_goes() -> (
+    None
+):
+    view, _, _ = unfair()
+    memory, tries = Memory(), 0
+    for number in range(180):
+        others = [serving("s", 0, "n")] if number % 2 else []
+        found = made(
+            replace(view, pods=(*view.pods, *others)), memory, now=NOW + 20 * number
+        )
+        tries += sizes(found) == {"a": 4, "b": 2}
+        # Both workers go, and somehow the same job gets them back.
+        memory = forget_grants(found.memory)
+    assert 3 <= tries <= 8
+
+
+def test_an_exchange_that_others_may_have_spoilt_is_tried_again_in_a_minute() -> None:
+    view, _, _ = unfair()
+    found = made(view)
+    other = replace(view, pods=(*view.pods, serving("s", 0, "n")))
+    spoilt = made(other, forget_grants(found.memory), now=NOW + 100)
+    assert sizes(spoilt) == {"a": 6, "b": 2}
+    assert spoilt.again_at == NOW + 160
+    assert sizes(made(other, spoilt.memory, now=NOW + 159)) == {"a": 6, "b": 2}
+    assert sizes(made(other, spoilt.memory, now=NOW + 160)) == {"a": 4, "b": 2}
+    back = made(other, spoilt.memory, now=NOW - 600)
+    assert back.again_at == NOW - 540
+
+
 def forget_grants(memory: Memory) -> Memory:
     fairness = replace(memory.fairness, open=())
     return replace(memory, asked=(), fairness=fairness)

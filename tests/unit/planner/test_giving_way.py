@@ -204,6 +204,16 @@ def test_a_master_that_waits_belongs_to_its_job() -> None:
     assert sizes(found) == {"a": 2}  # for the master, and for one worker
 
 
+def test_a_pod_that_is_named_like_a_job_is_none_of_its_own() -> None:
+    one, two = job("a", 1, 9, 4), job("b", 1, 1, 1)
+    for fields in ({}, {"holder": Holder.TRAINING, "job": "b"}):  # or shows its boards
+        late = serving("b", 1, namespace="ml", priority=0, **fields)
+        view = cluster(
+            *(node("n", 5), one, two, workers(one, n=4), workers(two, n=1), late)
+        )
+        assert sizes(made(view)) == {"a": 4}
+
+
 def test_the_ceiling_is_one_for_up_and_down() -> None:
     settings = Settings(ceilings=(("cpu", 0.75),))
     one = job("a", 1, 9, 1)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from elasticdl.planner.memory import Memory
-from elasticdl.planner.view import ClusterView, Pod, Template
+from elasticdl.planner.view import ClusterView, JobKey, Pod, Template
 
 from tests.unit.planner.build import (
     NOW,
@@ -137,6 +137,15 @@ def test_a_floor_that_waits_in_vain_is_asked_for_and_gets_no_room() -> None:
     assert why(later, "a") == f"waits for its floor: {WORDS}"
 
 
+def test_a_job_that_wants_far_too_many_holds_up_nobody() -> None:
+    many, other = job("a", 100_000, 100_001, None), job("b", 1, 9, 1)
+    view = cluster(node("n", 8), many, other, workers(other, n=1))
+    first = made(view)
+    later = made(view, first.memory, now=NOW + 70)  # they were not made
+    assert [sizes(one)["a"] for one in (first, later)] == [100_000, 100_000]
+    assert sizes(later)["b"] == 8
+
+
 def test_workers_that_a_master_does_not_make_are_taken_back() -> None:
     one = job("a", 1, 9, 4)
     view = cluster(node("n", 4), one, workers(one, n=1))
@@ -145,6 +154,19 @@ def test_workers_that_a_master_does_not_make_are_taken_back() -> None:
     found = made(view, first.memory, now=NOW + 61)
     assert sizes(found) == {"a": 1}
     assert why(found, "a") == "a worker waited in vain: its master does not make it"
+
+
+def test_room_of_workers_that_end_one_after_another_is_not_kept_all_the_time() -> None:
+    one, two = job("a", 1, 9, 4), job("b", 1, 9, 4)
+    memory, found = Memory(), None
+    for gone in range(4):  # for the last tasks it takes fewer and fewer
+        view = cluster(
+            *(node("n", 8), one, two, workers(one, n=4 - gone), workers(two, n=4))
+        )
+        found = made(view, memory, now=NOW + 30 * gone)
+        memory = found.memory
+    assert found
+    assert sizes(found) == {"a": 1, "b": 7}
 
 
 def tries_in_an_hour(act: Callable[[World, int], None]) -> int:
@@ -176,6 +198,16 @@ def more_room_each_minute(world: World, second: int) -> None:
         name = f"new-{second}"
         world.nodes[name] = node(name, 8)
         world.changed = True
+
+
+def autoscaler(world: World, second: int) -> None:
+    if second % 15 == 0:
+        world.edit(JobKey("ml", "a"), replicas=1 + second // 15 % 3)
+        world.changed = True
+
+
+def test_a_size_that_nobody_goes_by_ends_no_pause() -> None:
+    assert tries_in_an_hour(autoscaler) == 9
 
 
 def test_a_pod_that_comes_and_goes_ends_no_long_pause() -> None:
@@ -237,6 +269,13 @@ def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
     first = made(calm, memory, now=back)
     assert sizes(first) == {"a": 1}
     assert sizes(made(calm, first.memory, now=back + 121)) == {"a": 2}
+
+
+def test_another_job_of_the_same_name_inherits_no_pause() -> None:
+    memory, last = waited_in_vain(3)
+    other = job("a", 1, 9, 1, arrived=last)
+    view = cluster(node("n", 8), other, workers(other, n=1))
+    assert sizes(made(view, memory, now=last + 1)) == {"a": 8}
 
 
 def test_a_worker_waits_in_vain_though_the_clock_was_set_back() -> None:

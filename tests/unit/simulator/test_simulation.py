@@ -84,6 +84,20 @@ until: 120
     assert simulation.jobs["one"].relaunches.causes_by_role()["worker"]["silent"] >= 1
 
 
+def test_a_node_that_fails_when_all_are_lost_changes_nothing() -> None:
+    more = "failures: [{at: 1, kind: node}, {at: 2, kind: node}, {at: 3, kind: node}]"
+    _, course = simulate(f"{SMALL}{more}\nuntil: 60\n")
+    assert sizes(course, 59) == (0,)
+
+
+def test_a_node_without_memory_takes_what_asks_for_none() -> None:
+    text = SMALL.replace("cpu: 4}", "cpu: 4, memory: '0'}")
+    for role in ("cpu: 0.5", "cpu: 1,"):
+        text = text.replace(role, f"memory: '0', {role}")
+    _, course = simulate(f"{text}until: 60\n")
+    assert sizes(course, 59) == (6,)
+
+
 def test_without_a_controller_a_job_goes_by_its_file_again() -> None:
     text = (
         SMALL.replace("max: 6", "max: 6, replicas: 2").replace("600", "60000")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ def test_each_shipped_trace_can_be_read_and_says_what_it_shows(name: str) -> Non
 
 
 NODE_FAILS = "failures: [{at: 1, kind: node, node: x}]\nnodes:"
+GPUS = "work: 10, workers: {extra: {gpu: 1}}"
+LARGE = "work: 10, workers: {cpu: 3.5, memory: 2000Gi}"
 FIRE = "failures: [{at: 1, kind: fire}]\nnodes:"
 
 
@@ -38,9 +41,13 @@ FIRE = "failures: [{at: 1, kind: fire}]\nnodes:"
             "work: 1, workers: {min: 3}",
             "replicas: got 1, expected from min",
         ),
+        ("work: 10", "work: 1, ps: {replicas: 100000}", "got 100000, expected"),
+        ("cpu: 4", "cpu: 1e308", "nodes[0].cpu: got 1e+308, expected"),
         ("work: 10", "work: 1, workers: {priority: lo}", "got 'lo', expected one of"),
         ("jobs:", "jobs:\n  - {name: one, work: 1}", "got 'one' twice"),
         ("nodes:", NODE_FAILS, "failures[0].node: got 'x', expected a node, as 'nod"),
+        ("work: 10", LARGE, "jobs[0].workers: got more than any node has, expected"),
+        ("work: 10", GPUS, "jobs[0].workers.extra: got 'gpu', expected what a node"),
         ("nodes:", FIRE, "failures[0].kind: got 'fire', expected one of `node`"),
     ],
 )
@@ -51,6 +58,25 @@ def test_a_mistake_is_told_with_its_place(old: str, new: str, says: str) -> None
         parse_trace(text, source="t.yaml")
     assert says in str(error.value)
     assert "t.yaml:" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [*a]",
+        "? [1, 2]\n: 3",
+        "x: " + "[" * 3000 + "]" * 3000,
+        "x: " + "9" * 5000,
+    ],
+)
+def test_yaml_that_no_trace_can_be_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match=r"t\.yaml: got text that cannot be read"):
+        parse_trace(text, source="t.yaml")
+
+
+def test_what_fits_nowhere_may_wait_to_the_end_that_a_trace_has() -> None:
+    text = GOOD.replace("work: 10", "work: 10, workers: {cpu: 5}")
+    assert parse_trace(f"{text}until: 60\n", source="t.yaml").until == 60.0
 
 
 def test_a_file_that_is_not_there_is_told_with_the_names_that_are() -> None:
@@ -112,6 +138,8 @@ def test_a_published_workload_becomes_a_trace(
 
 
 NO_TIME = HELIOS.replace("2020-04-01 00:00:10", "?")
+NO_LIST = PHILLY.replace('"detail": [', '"detail": 5, "other": [')
+EARLY = HELIOS.replace("2020-04-01 00:00:10", "0001-01-01")
 
 
 @pytest.mark.parametrize(
@@ -124,6 +152,13 @@ NO_TIME = HELIOS.replace("2020-04-01 00:00:10", "?")
         ("philly", "[{}]", "[0]: got no submitted_time, expected a job"),
         ("philly", "no", "got no JSON"),
         ("helios", HELIOS.replace("a,2", "a,0"), "got no job that uses GPUs"),
+        ("pollux", POLLUX.replace("130", "nan"), "log:2: time: got 'nan', expected"),
+        ("pollux", POLLUX.replace("net,8,", "net,inf,"), "num_replicas: got 'inf'"),
+        ("pollux", POLLUX.replace("net,8,", "net,1e300,"), "num_replicas: got '1e300'"),
+        ("helios", HELIOS.replace(",600", ",nan"), "duration: got 'nan', expected"),
+        ("helios", EARLY, "submit_time: got '0001-01-01', expected a time"),
+        ("philly", NO_LIST, "[0]: got attempts that cannot be read"),
+        ("philly", "[" * 100_000, "got no JSON"),
     ],
 )
 def test_a_file_of_another_format_is_refused(
@@ -135,3 +170,14 @@ def test_a_file_of_another_format_is_refused(
         import_trace(kind, file)
     assert says in str(error.value)
     assert str(file) in str(error.value)
+
+
+def test_a_field_that_is_too_long_for_a_csv_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_text(POLLUX.replace("cifar10-3", "x" * 200))
+    before = csv.field_size_limit(64)
+    try:
+        with pytest.raises(SpecError, match="log: got no CSV"):
+            import_trace("pollux", file)
+    finally:
+        csv.field_size_limit(before)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from elasticdl.planner.view import Settings
 
 _EVERY_SECONDS = 2.0
+_MOST_SECONDS = 86_400.0
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -103,6 +104,11 @@ def cluster(args: argparse.Namespace) -> int:
     again = args.watch or args.csv is not None
     if args.times is not None and args.times < 1:
         raise SpecError(f"--times: got {args.times}, expected 1 or more")
+    if not 0 < args.every <= _MOST_SECONDS:
+        raise SpecError(
+            f"--every: got {args.every:g}, expected seconds above 0, at most "
+            f"{_MOST_SECONDS:g}"
+        )
     left = (args.times or sys.maxsize) if again else 1
     while left:
         left -= 1
@@ -180,7 +186,15 @@ def _look(args: argparse.Namespace) -> tuple[SavedView, Plan]:
     else:
         there = clusters.connect(where(args))
         saved = look(there, _settings(args.ceilings), now=time.time())
-    return saved, make_plan(saved.view, Memory(), saved.settings, saved.time)
+    try:
+        return saved, make_plan(saved.view, Memory(), saved.settings, saved.time)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        if file is None:
+            raise
+        raise SpecError(
+            f"{file}: no plan can be made of this view ({error!r}); expected one as "
+            "`elasticdl plan --save FILE` has written it"
+        ) from error
 
 
 def _settings(ceilings: str) -> Settings:

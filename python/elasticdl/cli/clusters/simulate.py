@@ -110,6 +110,8 @@ def simulate(args: argparse.Namespace) -> int:
             + ", ".join(shipped())
         )
     names = [name.strip() for name in args.policy.split(",") if name.strip()]
+    if not names:
+        raise SpecError(f"--policy: got {args.policy!r}, expected some of {_ALL}")
     for name in names:
         new_policy(name)
     traces = [_trace(args, name) for name in args.traces]
@@ -159,6 +161,7 @@ def _tell(
 def _trace(args: argparse.Namespace, name: str) -> Trace:
     from elasticdl.simulator.imports import Fleet, import_trace
     from elasticdl.simulator.reading import load_trace
+    from elasticdl.simulator.trace import MOST_NODES
 
     if not args.kind:
         if args.save:
@@ -169,6 +172,8 @@ def _trace(args: argparse.Namespace, name: str) -> Trace:
         raise SpecError(
             f"--nodes: got {args.nodes!r}, expected nodes and GPUs of each, as 16x4"
         )
+    if int(match[1]) > MOST_NODES:
+        raise SpecError(f"--nodes: got {match[1]} nodes, expected at most {MOST_NODES}")
     fleet = Fleet(int(match[1]), int(match[2]))
     return import_trace(args.kind, Path(name), fleet=fleet, most=args.most)
 

@@ -112,7 +112,7 @@ def _tree(text: str) -> dict[str, Any] | None:
 
     try:
         tree = YAML(typ="safe").load(text)
-    except (YAMLError, ValueError):
+    except (RecursionError, ValueError, YAMLError):
         return None  # who reads it as a values file says what is wrong
     return tree if isinstance(tree, dict) else None
 

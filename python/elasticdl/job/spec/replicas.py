@@ -36,6 +36,8 @@ from elasticdl.job.spec.quantity import bytes_or_zero, is_whole, parse_bytes
 
 # Less cannot hold a process; it is mostly a number without its unit.
 _LEAST_MEMORY = 16 * 2**20
+# Whatever a maximum says: a grant is a text that anybody may have written.
+MOST_WORKERS = 100_000
 # What a container begins with: a volume in its place hides the program itself.
 _PROGRAMS = (
     "", "/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/opt/elasticdl", "/proc",
@@ -298,7 +300,7 @@ class PsSpec(ReplicaSpec):
 class WorkerSpec(ReplicaSpec):
     """The workers."""
 
-    replicas: int = Field(1, ge=1, le=100_000, description="Workers wanted.")
+    replicas: int = Field(1, ge=1, le=MOST_WORKERS, description="Workers wanted.")
     min: CountOrZero = Field(
         0, description="Fewer than this are reported as below minimum; 0 is no minimum."
     )
@@ -379,7 +381,7 @@ class WorkerSpec(ReplicaSpec):
     @property
     def bounds(self) -> tuple[int, int]:
         """The fewest and most workers that may be granted, where it takes part."""
-        return max(1, self.min), self.max
+        return max(1, self.min), min(self.max, MOST_WORKERS)
 
     @field_validator("priority")
     @classmethod

@@ -64,7 +64,9 @@ class Granted:
             self.refusals += 1
             self._diary.say(GrantRefused(time=now, text=holds.refused))
             log.warning("%s", holds.refused)
-        if held is None or holds.grant is not None:
+        read = self._read.grant
+        over = read is not None and read.expired(now=now)
+        if held is None or holds.grant is not None or over:
             self._said = holds.refused
         if holds.grant is not None and after != before:
             why = holds.grant.why

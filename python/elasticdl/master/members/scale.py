@@ -7,6 +7,7 @@ to be. Knows nothing of runners or clocks.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -24,10 +25,9 @@ def split_priorities(priority: str, count: int) -> list[str]:
     both ends, so that neither the oldest nor the newest are all `low`:
     4 workers at 0.5 are high, low, low, high.
     """
-    try:
-        share = float(priority)
-    except ValueError:
+    if not re.fullmatch(r"[0-9.]+", priority):
         return [priority] * count
+    share = float(priority)
     high = min(count, math.ceil(share * count - 1e-9))
     front = (high + 1) // 2
     back = high - front

@@ -5,6 +5,7 @@ Owns the tables and the line of a CSV file. Called by `cli.clusters.cluster`. Pu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
@@ -177,7 +178,11 @@ def _jobs(view: ClusterView, figures: Sequence[JobFigures]) -> RenderableType:
 
 
 def _each(numbers: Iterator[tuple[JobKey, int]]) -> str:
-    return "|".join(f"{key.name}:{number}" for key, number in numbers)
+    known = list(numbers)
+    names = Counter(key.name for key, _ in known)
+    return "|".join(
+        f"{key.name if names[key.name] == 1 else key}:{number}" for key, number in known
+    )
 
 
 def _percent(amount: int, whole: int) -> str:

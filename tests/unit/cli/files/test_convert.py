@@ -133,3 +133,8 @@ def test_what_no_trainingjob_has_is_refused_and_not_left_out():
     )
     with pytest.raises(SpecError, match="got `jobs`, which no TrainingJob has"):
         converted(text, source="f.yaml")
+
+
+def test_what_is_nested_too_deeply_is_refused_in_a_sentence():
+    with pytest.raises(SpecError, match=r"f\.yaml: got lists .* nested too deeply"):
+        converted(f"x: {'[' * 3000}{']' * 3000}", source="f.yaml")

@@ -120,6 +120,31 @@ def test_an_expired_grant_gives_way_to_replicas(rig):
     assert rig.granted.refusals == 0
 
 
+def test_that_a_grant_ended_is_said_once_however_long_ago_it_was(rig):
+    rig.take(Grant(7, until=until(10)))
+    for _ in range(60):
+        rig.now += 1
+        rig.plan()
+    assert len(rig.said(GrantEnded)) == 1
+    assert rig.granted.refusals == 0
+
+
+def test_a_grant_that_had_ended_before_anybody_read_it_is_refused_once(rig):
+    rig.take(Grant(7, until=until(-10)))
+    for _ in range(60):
+        rig.now += 1
+        rig.plan()
+    assert len(rig.said(GrantRefused)) == rig.granted.refusals == 1
+
+
+def test_a_grant_of_a_time_to_come_is_refused_once(rig):
+    rig.take(Grant(7, until=until(1e6)))
+    for _ in range(60):
+        rig.now += 600
+        rig.plan()
+    assert rig.granted.refusals == 1
+
+
 def test_an_annotation_that_is_taken_away_gives_way_to_replicas(rig):
     rig.take(Grant(7, until=until()))
     rig.take("")

@@ -16,6 +16,9 @@ from elasticdl.master.members.scale import Resize, Seat, resize, split_prioritie
         ("0.5", 0, []),
         ("batch", 2, ["batch", "batch"]),
         ("low", 1, ["low"]),
+        ("infinity", 1, ["infinity"]),  # names of classes, though numbers elsewhere
+        ("nan", 2, ["nan", "nan"]),
+        ("1e5", 1, ["1e5"]),
     ],
 )
 def test_a_share_is_spread_over_both_ends(
