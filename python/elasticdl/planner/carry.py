@@ -17,6 +17,7 @@ from elasticdl.planner.pausing import chances, holds
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.scene import Ask, Scene
 from elasticdl.planner.situation import (
+    apart,
     away,
     frame,
     held,
@@ -48,8 +49,14 @@ def scene_of(
     jobs = {job.key: job for job in view.jobs}
     named = resources(view) | {n for one in memory.newest for n, _ in one.more.items}
     nodes = supply(view.nodes, settings, now)
-    room = Room(nodes, settings, named, held=held(view), away=away(view, nodes))
-    jobs_on_nodes = frame(view, room.nodes)
+    aside = apart(view, nodes)
+    room = Room(
+        *(nodes, settings, named),
+        held=held(view),
+        away=away(view, nodes),
+        apart=aside,
+    )
+    jobs_on_nodes = frame(view, room.nodes, aside)
     scene = Scene(room, settings, now, jobs_on_nodes, situation(view, jobs_on_nodes))
     scene.on_node = [[] for _ in room.nodes]
     workers: dict[JobKey, list[Pod]] = defaultdict(list)

@@ -5,7 +5,7 @@ Owns Kubernetes' rules for that. Called by `planner.room`. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from elasticdl.planner.view import Expression, Node, Placement, Taint, Toleration
 
@@ -24,8 +24,13 @@ def admits(node: Node, placement: Placement) -> bool:
         term and all(_holds(one, known) for one in term) for term in placement.affinity
     ):
         return False
+    return tolerates(node, placement.tolerations)
+
+
+def tolerates(node: Node, tolerations: Iterable[Toleration]) -> bool:
+    """Return whether no taint of a node keeps out a pod with these tolerations."""
     return all(
-        any(_tolerates(one, taint) for one in placement.tolerations)
+        any(_tolerates(one, taint) for one in tolerations)
         for taint in node.taints
         if taint.effect in _KEEPS_OUT
     )

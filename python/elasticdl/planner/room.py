@@ -59,12 +59,15 @@ class Room:
         *,
         held: Mapping[str, Mapping[str, int]],
         away: Iterable[Node] = (),
+        apart: frozenset[str] = frozenset(),
     ):
         """Begin with empty nodes; `names` are all resources that pods ask for.
 
         `held`: on each node, also those that are `away`: no supply now, and in use.
+        `apart`: names of nodes that others may use, and that no sum counts.
         """
         self.nodes = list(nodes)
+        self.counts = [node.name not in apart for node in self.nodes]
         self.resources = sorted(
             names | {PODS} | {n for one in self.nodes for n, _ in one.allocatable.items}
         )
@@ -72,7 +75,11 @@ class Room:
         self.place_of = {node.name: i for i, node in enumerate(self.nodes)}
         self.free = [self._free(node) for node in self.nodes]  # soon
         self.held = [[0] * len(self.resources) for _ in self.nodes]  # by who leaves
-        there = [(dict(n.allocatable.items), held.get(n.name, {})) for n in self.nodes]
+        there = [
+            (dict(n.allocatable.items), held.get(n.name, {}))
+            for n in self.nodes
+            if n.name not in apart
+        ]
         gone = [(dict(n.allocatable.items), held.get(n.name, {})) for n in away]
         # A device plugin that restarts takes devices away from nobody.
         self.supply = [
@@ -192,10 +199,10 @@ class Room:
 
     def take(self, shape: Shape, node: int) -> None:
         """Give a node's room to a pod."""
-        free = self.free[node]
+        free, counts = self.free[node], self.counts[node]
         for i, need in shape.needs:
             free[i] -= need
-            self.used[i] += need
+            self.used[i] += need * counts
 
     def leave_alone(self, shape: Shape, node: int) -> None:
         """Keep a node's room from others, though it may never be used."""
@@ -204,20 +211,20 @@ class Room:
 
     def give(self, shape: Shape, node: int, *, held: bool) -> None:
         """Take a pod off a node; held: it is still there and leaves."""
-        free = self.free[node]
+        free, counts = self.free[node], self.counts[node]
         for i, need in shape.needs:
             free[i] += need
-            self.used[i] -= need
+            self.used[i] -= need * counts
         if held:
             self.hold(shape, node)
         self._freer(node)
 
     def hold(self, shape: Shape, node: int) -> None:
         """Note a pod that leaves: soon its room is free, now it is not."""
-        held = self.held[node]
+        held, counts = self.held[node], self.counts[node]
         for i, need in shape.needs:
             held[i] += need
-            self.leaving[i] += need
+            self.leaving[i] += need * counts
 
     def _freer(self, node: int) -> None:
         for shape in self._shapes.values():

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from elasticdl.job.names import Role
+from elasticdl.planner.matching import tolerates
 from elasticdl.planner.view import ClusterView, Holder, Node, Settings
 
 
@@ -49,6 +50,22 @@ def away(view: ClusterView, counting: Iterable[Node]) -> list[Node]:
     return [node for node in view.nodes if node.name in used]
 
 
+def apart(view: ClusterView, nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the nodes whose taints no worker tolerates, and that have none.
+
+    Serving and others may be there; they are no part of what workers may fill.
+    """
+    tolerated = {job.worker.placement.tolerations for job in view.jobs}
+    used = {pod.node for pod in view.pods if pod.of and pod.role == Role.WORKER}
+    return frozenset(
+        node.name
+        for node in nodes
+        if node.taints
+        and node.name not in used
+        and not any(tolerates(node, one) for one in tolerated or {()})
+    )
+
+
 def resources(view: ClusterView) -> set[str]:
     """Return the names of all that pods ask for."""
     requests = {pod.request for pod in view.pods}
@@ -70,7 +87,7 @@ def situation(view: ClusterView, frame: str) -> str:
     return _digest(frame, pods)
 
 
-def frame(view: ClusterView, nodes: Iterable[Node]) -> str:
+def frame(view: ClusterView, nodes: Iterable[Node], aside: frozenset[str]) -> str:
     """Return what is the same while only pods come and go: nodes, jobs and bounds."""
     bounds = sorted(
         (
@@ -80,7 +97,10 @@ def frame(view: ClusterView, nodes: Iterable[Node]) -> str:
         )
         for job in view.jobs
     )
-    return _digest([(node.name, node.allocatable) for node in nodes], bounds)
+    return _digest(
+        [(node.name, node.allocatable) for node in nodes if node.name not in aside],
+        bounds,
+    )
 
 
 def _digest(*things: object) -> str:

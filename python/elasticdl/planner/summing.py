@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 
 from elasticdl.job.names import Role
 from elasticdl.planner.outcome import Holding, JobFigures, Summary
+from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Scene
 from elasticdl.planner.view import PODS, ClusterView, Holder, JobKey
 
@@ -34,14 +35,17 @@ def summary(scene: Scene, view: ClusterView, reasons: dict[JobKey, str]) -> Summ
         )
         for crew in sorted(scene.crews.values(), key=lambda one: one.order)
     )
-    return Summary(len(view.nodes), len(scene.room.nodes), _holdings(scene, view), jobs)
+    return Summary(
+        len(view.nodes), sum(scene.room.counts), _holdings(scene, view), jobs
+    )
 
 
 def _holdings(scene: Scene, view: ClusterView) -> tuple[Holding, ...]:
     room = scene.room
     held: dict[Holder, Counter[str]] = defaultdict(Counter)
     for pod in view.pods:
-        if pod.node in room.place_of:
+        node = room.place_of.get(pod.node, NOWHERE)
+        if node != NOWHERE and room.counts[node]:
             for name, amount in pod.request.items:
                 held[pod.holder][name] += amount
             held[pod.holder][PODS] += 1

@@ -17,7 +17,7 @@ from elasticdl.planner.matching import admits
 from elasticdl.planner.memory import Memory
 from elasticdl.planner.outcome import Plan
 from elasticdl.planner.plan import plan
-from elasticdl.planner.situation import supply
+from elasticdl.planner.situation import apart, supply
 from elasticdl.planner.view import ClusterView, Job, Resources, Settings
 
 from tests.unit.planner.random_clusters import cluster
@@ -113,11 +113,13 @@ def _no_room_for(world: World, view: ClusterView, job: Job, made: Plan) -> None:
     if made.sizes[job.key] >= job.cap or made.reasons[job.key].startswith("waits"):
         return
     nodes = supply(view.nodes, SETTINGS, world.now)
-    names = {node.name for node in nodes}
+    aside = apart(view, nodes)
+    summed = [node for node in nodes if node.name not in aside]
+    names = {node.name for node in summed}
     newest = {one.key: one.more for one in made.memory.newest}
     request = job.worker.request.plus(newest.get(job.key, Resources()))
     for name, amount in request.items:
-        total = sum(node.allocatable.get(name) for node in nodes)
+        total = sum(node.allocatable.get(name) for node in summed)
         used = sum(pod.request.get(name) for pod in view.pods if pod.node in names)
         if used + amount > int(SETTINGS.ceiling(name) * total + 1e-6):
             return

@@ -1,5 +1,7 @@
 """Growth, bounds and the ceiling: how many workers each job is given."""
 
+from dataclasses import replace
+
 from elasticdl.planner.view import (
     Expression,
     Holder,
@@ -225,3 +227,26 @@ def test_the_summary_says_who_holds_what() -> None:
 def test_a_node_that_is_ready_since_a_time_to_come_counts() -> None:
     view = cluster(node("n", 2, ready_since=NOW + 3600), job("a", 1, 9, None))
     assert sizes(made(view)) == {"a": 2}
+
+
+def test_a_node_that_no_worker_tolerates_is_no_part_of_what_they_may_fill() -> None:
+    nodes = [node(name, 8) for name in "abc"]
+    apart = node("apart", 8, taints=(Taint("control-plane"),))
+    settings = Settings(ceilings=(("cpu", 0.9),))
+    one = job("a", 1, 99, None)
+    # Who is there, and may be there, counts nowhere.
+    system = serving("s", 4, "apart")
+    without = made(cluster(*nodes, one), settings=settings)
+    beside = made(cluster(*nodes, apart, one, system), settings=settings)
+    assert sizes(beside) == sizes(without) == {"a": 21}
+    assert beside.summary.holdings == without.summary.holdings
+    assert (beside.summary.nodes, beside.summary.supply_nodes) == (4, 3)
+
+
+def test_a_pod_of_others_that_tolerates_such_a_node_takes_no_workers_room() -> None:
+    apart = node("apart", 4, taints=(Taint("control-plane"),))
+    one = job("a", 1, 99, 4)
+    allowed = Placement(tolerations=(Toleration("", "Exists"),))
+    waiting = replace(serving("s", 3, ""), placement=allowed, waiting_since=NOW)
+    view = cluster(node("n", 4), apart, one, workers(one, n=4), waiting)
+    assert sizes(made(view)) == {"a": 4}
