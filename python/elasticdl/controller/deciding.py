@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from elasticdl.controller.jobs import KnownJob
 from elasticdl.controller.lease import Leadership
+from elasticdl.controller.refusals import Refusals
 from elasticdl.controller.showing import PlanAge, hide, show
 from elasticdl.controller.standing import Standing
 from elasticdl.controller.watching import WatchedCluster
@@ -81,10 +82,11 @@ class Deciding:
         self._led = False
         self._said_at = float("-inf")
         self._foreign: set[JobKey] = set()
-        self._refused: dict[JobKey, float] = {}
+        self._refusals = Refusals(self._pace.at_rest)
         self._plan_age = PlanAge()
         self._standing: Standing | None = None
         self._took = 0.0
+        self._viewed = float("-inf")  # when what was last planned for was so
         self._renewed_at = float("-inf")
 
     async def run(self) -> None:
@@ -125,6 +127,10 @@ class Deciding:
         fresh = age is not None and age < self._pace.stale
         return fresh and self._leadership.may_write
 
+    def _may_write(self) -> bool:
+        """Return whether what was planned for is of now, as is the one that leads."""
+        return self._may() and self._steady() - self._viewed < self._pace.stale
+
     async def _pause(self) -> None:
         """Wait for a change, or for the time at which one is due."""
         self._cluster.changed.clear()
@@ -137,6 +143,7 @@ class Deciding:
 
     async def _once(self) -> None:
         now = self._clock()
+        self._viewed = self._steady() - (self._age() or 0.0)
         jobs = self._cluster.jobs()
         view = self._cluster.view()
         if self._standing is not None and self._standing.holds(view, now):
@@ -144,8 +151,12 @@ class Deciding:
         else:
             standing = Standing.of(await self._planned(view, now), view, now)
         made = standing.plan
-        if not self._may():
-            log.info("a plan is dropped: the Lease or the view is too old")
+        if not self._may_write():
+            log.warning(
+                "a plan is dropped: it took %.1f s, and the Lease or what was planned "
+                "for is too old",
+                self._took,
+            )
             return
         self._memory, self._standing = made.memory, standing
         self._plan_age.planned(now)
@@ -159,7 +170,8 @@ class Deciding:
             now=now,
         )
         steady = self._steady()
-        due = [one for one in due if self._refused.get(one.key, steady) <= steady]
+        self._refusals.keep(jobs)
+        due = [one for one in due if self._refusals.may_try(one.key, one.uid, steady)]
         self._say(made, due)
         show(self._metrics, made, len(self._foreign))
         await self._write(due)
@@ -221,7 +233,7 @@ class Deciding:
 
     async def _write(self, due: list[Write]) -> None:
         for one in due:
-            if not self._may():
+            if not self._may_write():
                 log.info("grants are kept back: the Lease or the view is too old")
                 return
             try:
@@ -242,13 +254,18 @@ class Deciding:
                 )
             except ApiError as error:
                 self._metrics.write_failures.inc()
-                log.warning("%s is not granted: %s", one.key, error)
                 if not error.status:
+                    log.warning("%s is not granted: %s", one.key, error)
                     return  # nobody answers: the next plan tries again
-                self._refused[one.key] = self._steady() + self._pace.at_rest
+                if self._refusals.refused(
+                    one.key, one.uid, str(error), self._steady()
+                ):
+                    log.warning(
+                        "%s is not granted, and tried again: %s", one.key, error
+                    )
             else:
                 self._metrics.grants_written.labels(one.cause).inc()
-                self._refused.pop(one.key, None)
+                self._refusals.taken(one.key)
 
 
 def _names(indexes: tuple[int, ...]) -> str:

@@ -1,19 +1,22 @@
 """When grants are written, against a small API server whose answers are scripted."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from elasticdl.controller.deciding import Deciding, Pace, Rules
+from elasticdl.controller.deciding import Deciding, Pace, Planner, Rules
 from elasticdl.controller.lease import Leadership, LeaseTimes
 from elasticdl.controller.watching import WatchedCluster, Watches
 from elasticdl.job.grant import Grant, format_grant
 from elasticdl.kube.inventory import Serving
 from elasticdl.metrics.registry import ControllerMetrics
+from elasticdl.planner.memory import Memory
+from elasticdl.planner.outcome import Plan
 from elasticdl.planner.plan import plan
-from elasticdl.planner.view import Settings
+from elasticdl.planner.view import ClusterView, Settings
 
 from tests.unit.controller.test_reading import NOW, config_map, node
 from tests.unit.controller.test_watching import JOBS, NODES, PODS, master
@@ -56,7 +59,12 @@ def digits(grant: Grant) -> Any:
 Story = Callable[[Clock], Awaitable[None]]
 
 
-def deciding(server: Server, story: Story) -> None:
+def deciding(
+    server: Server,
+    story: Story,
+    planner: Planner = plan,
+    steady: Callable[[], float] = time.monotonic,
+) -> None:
     """Run a story while it is decided, as fast as can be."""
 
     async def main() -> None:
@@ -64,10 +72,12 @@ def deciding(server: Server, story: Story) -> None:
         watches = Watches(Serving(1_000_000), namespaces=("ml",), by=ME)
         cluster = WatchedCluster(api, watches, clock=clock)
         lease = Leadership(api, "ops", "controller", "me", LeaseTimes())
-        rules = Rules(plan, Settings(), ME, Pace(after_change=0.01, at_rest=0.05))
+        rules = Rules(planner, Settings(), ME, Pace(after_change=0.01, at_rest=0.05))
         decides = Deciding(
-            api, cluster, lease, rules, ControllerMetrics(), clock=clock
-        )  # fmt: skip
+            *(api, cluster, lease, rules, ControllerMetrics()),
+            clock=clock,
+            steady=steady,
+        )
         running = asyncio.gather(cluster.watch(), lease.run(), decides.run())
         try:
             await asyncio.wait_for(story(clock), BOUND_SECONDS)
@@ -103,3 +113,24 @@ def test_a_refused_grant_is_tried_again_though_the_clock_was_set_back(server):
     server.scripts[WRITES] = [(403, {"kind": "Status", "message": "forbidden"})]
 
     deciding(server, writes_though_the_clock_is_set_back(server))
+
+
+def test_a_plan_that_took_longer_than_a_view_is_good_for_is_not_written(server):
+    server.scripts[JOBS] = [listing(config_map())]
+    passing, plans = [0.0], []
+
+    def slow_at_first(
+        view: ClusterView, memory: Memory, settings: Settings, now: float
+    ) -> Plan:
+        plans.append(now)
+        if len(plans) == 1:
+            passing.append(20.0)  # seconds that it took
+        return plan(view, memory, settings, now)
+
+    async def story(_: Clock) -> None:
+        await until(lambda: server.asked[WRITES] > 0)
+        assert len(plans) > 1
+
+    deciding(
+        server, story, slow_at_first, steady=lambda: time.monotonic() + sum(passing)
+    )
