@@ -257,9 +257,7 @@ class Deciding:
                 if not error.status:
                     log.warning("%s is not granted: %s", one.key, error)
                     return  # nobody answers: the next plan tries again
-                if self._refusals.refused(
-                    one.key, one.uid, str(error), self._steady()
-                ):
+                if self._refusals.refused(one.key, one.uid, str(error), self._steady()):
                     log.warning(
                         "%s is not granted, and tried again: %s", one.key, error
                     )

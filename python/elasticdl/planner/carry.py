@@ -57,7 +57,10 @@ def scene_of(
         apart=aside,
     )
     jobs_on_nodes = frame(view, room.nodes, aside)
-    scene = Scene(room, settings, now, jobs_on_nodes, situation(view, jobs_on_nodes))
+    scene = Scene(
+        *(room, settings, now, jobs_on_nodes),
+        situation(view, jobs_on_nodes, room.nodes),
+    )
     scene.on_node = [[] for _ in room.nodes]
     workers: dict[JobKey, list[Pod]] = defaultdict(list)
     seen: dict[tuple[JobKey, Role], int] = defaultdict(int)

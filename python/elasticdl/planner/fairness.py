@@ -4,7 +4,8 @@ Owns why it ends. In one situation (all that elastic jobs' workers do not decide
 exchange either makes the sorted shares better than they ever were, which happens a
 finite number of times, or its kind is not tried again. Where pods of others come and go
 all the time no situation lasts: there a kind that brought nothing rests, twice as long
-each time, as a job does whose worker waited in vain. Called by `planner.plan`.
+each time, as a job does whose worker waited in vain; and so it does where nodes come
+and go, as often as they are the same again. Called by `planner.plan`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def follow(scene: Scene, last: Fairness) -> Fairness:
     """Give receivers the room that was made for them, or keep it for them."""
     frozen = tuple(one for one in last.frozen if one[1] > scene.now)
     if last.frame != scene.frame:
-        last = Fairness(scene.frame, open=last.open, since=last.since)
+        last = _reframed(scene, last)
     since = {key: at for key, at in last.given if _is_given(scene, key, at)}
     still = tuple(move for move in last.open if _waits(scene, move, last.since))
     given = tuple(
@@ -74,12 +75,33 @@ def _waits(scene: Scene, move: Move, since: float) -> bool:
     return True
 
 
+def _reframed(scene: Scene, last: Fairness) -> Fairness:
+    """Return what is known where nodes or jobs are others than before.
+
+    They may be as they were in a moment: a node comes and goes, a job is edited to and
+    fro. What the last exchange would have brought nobody knows then.
+    """
+    known = _known(scene, last)
+    for kind in last.judged:
+        at = (last.frame, kind)
+        known[at] = _in_vain(scene, *at, known.get(at), situation="")
+    tried = tuple(known[at] for at in sorted(known))
+    return Fairness(scene.frame, tried=tried, open=last.open, since=last.since)
+
+
+def _known(scene: Scene, last: Fairness) -> dict[tuple[str, tuple[JobKey, ...]], Tried]:
+    return {(one.frame, one.kind): one for one in last.tried if _counts(scene, one)}
+
+
 def _judged(scene: Scene, last: Fairness) -> Fairness:
     """Note what the last exchange brought."""
     shares, same = scene.shares(), last.situation == scene.situation
-    known = {one.kind: one for one in last.tried if _counts(scene, one)}
+    known = _known(scene, last)
     for kind in last.judged if shares <= last.best else ():
-        known[kind] = _in_vain(scene, kind, known.get(kind), same=same)
+        at = (scene.frame, kind)
+        # Where the situation changed meanwhile it may have been because of that.
+        situation = scene.situation if same else ""
+        known[at] = _in_vain(scene, *at, known.get(at), situation=situation)
     if same and shares > last.best:
         # What brought nothing here before may do so now.
         known = {k: one for k, one in known.items() if one.situation != scene.situation}
@@ -87,26 +109,29 @@ def _judged(scene: Scene, last: Fairness) -> Fairness:
         last,
         situation=scene.situation,
         best=max(shares, last.best) if same else shares,
-        tried=tuple(known[kind] for kind in sorted(known)),
+        tried=tuple(known[at] for at in sorted(known)),
         judged=(),
     )
 
 
 def _in_vain(
-    scene: Scene, kind: tuple[JobKey, ...], last: Tried | None, *, same: bool
+    scene: Scene,
+    frame: str,
+    kind: tuple[JobKey, ...],
+    last: Tried | None,
+    *,
+    situation: str,
 ) -> Tried:
-    """Note a kind of moves that brought nothing.
-
-    Where the situation changed meanwhile it may have been because of that.
-    """
+    """Note a kind of moves that brought nothing."""
     first = scene.settings.pause_seconds
     seconds = min(2 * last.seconds, LONGEST_REST_SECONDS) if last else first
-    situation = scene.situation if same else ""
-    return Tried(kind, situation, scene.now + seconds, seconds)
+    return Tried(kind, frame, situation, scene.now + seconds, seconds)
 
 
 def _rests(scene: Scene, tried: Tried) -> bool:
     """Return whether a kind of moves is not to be tried now."""
+    if tried.frame != scene.frame:
+        return False
     return tried.situation == scene.situation or scene.now < tried.until
 
 

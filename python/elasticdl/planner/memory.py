@@ -82,6 +82,7 @@ class Tried:
     """A kind of moves that brought nothing."""
 
     kind: tuple[JobKey, ...]
+    frame: str  # in any other one it may be tried at once
     situation: str  # in which it is not tried again; "" where that is not known
     until: float  # nor before that in any other one
     seconds: float  # between both; the next time twice as long
@@ -91,7 +92,7 @@ class Tried:
 class Fairness:
     """What exchanges have brought."""
 
-    frame: str = ""  # nodes and jobs: where these change, nothing is known
+    frame: str = ""  # nodes and jobs: in other ones other things bring nothing
     situation: str = ""  # these and the pods of others
     best: tuple[float, ...] = ()  # the best sorted shares that were reached in it
     tried: tuple[Tried, ...] = ()

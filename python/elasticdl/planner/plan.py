@@ -109,7 +109,9 @@ def _again_at(
     times = [until for _, until in memory.fairness.frozen]
     times += [at for one in pauses for at in (one.since + one.early, one.until)]
     times += [
-        one.until for one in memory.fairness.tried if one.situation != scene.situation
+        one.until
+        for one in memory.fairness.tried
+        if one.frame == scene.frame and one.situation != scene.situation
     ]
     if memory.fairness.open:
         times.append(memory.fairness.since + OPEN_SECONDS)

@@ -76,7 +76,7 @@ def resources(view: ClusterView) -> set[str]:
     return {name for request in requests for name, _ in request.items}
 
 
-def situation(view: ClusterView, frame: str) -> str:
+def situation(view: ClusterView, frame: str, nodes: Iterable[Node]) -> str:
     """Return what is the same while only workers of elastic jobs move."""
     elastic = {job.key for job in view.jobs if job.takes_part}
     pods = sorted(
@@ -84,11 +84,14 @@ def situation(view: ClusterView, frame: str) -> str:
         for pod in view.pods
         if pod.role != Role.WORKER or pod.of not in elastic
     )
-    return _digest(frame, pods)
+    return _digest(frame, [node.name for node in nodes], pods)
 
 
 def frame(view: ClusterView, nodes: Iterable[Node], aside: frozenset[str]) -> str:
-    """Return what is the same while only pods come and go: nodes, jobs and bounds."""
+    """Return what is the same while only pods come and go: nodes, jobs and bounds.
+
+    A node that another one replaces, as large as it was, is the same one here.
+    """
     bounds = sorted(
         (
             *(job.key, job.floor, job.cap, job.takes_part),
@@ -98,7 +101,7 @@ def frame(view: ClusterView, nodes: Iterable[Node], aside: frozenset[str]) -> st
         for job in view.jobs
     )
     return _digest(
-        [(node.name, node.allocatable) for node in nodes if node.name not in aside],
+        sorted(node.allocatable.items for node in nodes if node.name not in aside),
         bounds,
     )
 

@@ -156,6 +156,31 @@ def test_what_brought_nothing_is_tried_a_few_times_an_hour_whoever_comes_and_goe
     assert 3 <= tries <= 8
 
 
+def tries_while(views: list[ClusterView]) -> int:
+    """Return how often an exchange is tried that somehow brings nothing."""
+    memory, tries = Memory(), 0
+    for number, view in enumerate(views):
+        found = made(view, memory, now=NOW + 20 * number)
+        tries += sizes(found) == {"a": 4, "b": 2}
+        memory = forget_grants(found.memory)
+    return tries
+
+
+def test_a_node_that_comes_and_goes_makes_nobody_try_in_vain_all_the_time() -> None:
+    view, _, _ = unfair()
+    flaps = replace(view, nodes=(*view.nodes, node("small", 0.5)))
+    assert 1 <= tries_while([flaps, view] * 90) <= 16
+
+
+def test_nodes_that_are_replaced_by_others_as_large_are_the_same_cluster() -> None:
+    view, _, _ = unfair()
+    views = [
+        replace(view, nodes=(*view.nodes, node(f"spot-{number}", 0.5)))
+        for number in range(180)
+    ]
+    assert 1 <= tries_while(views) <= 8
+
+
 def test_an_exchange_that_others_may_have_spoilt_is_tried_again_in_a_minute() -> None:
     view, _, _ = unfair()
     found = made(view)
