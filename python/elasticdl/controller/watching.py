@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 from elasticdl.controller.jobs import (
@@ -26,6 +27,7 @@ from elasticdl.controller.jobs import (
     with_grant,
 )
 from elasticdl.controller.reading import node_of, pod_of
+from elasticdl.controller.tails import Tails
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus
@@ -33,7 +35,7 @@ from elasticdl.kube.api import ApiServer
 from elasticdl.kube.errors import ApiError, Json
 from elasticdl.kube.inventory import Serving
 from elasticdl.kube.list_and_watch import Listing, Patience, reflect
-from elasticdl.planner.view import ClusterView, JobKey, Node, Pod
+from elasticdl.planner.view import ClusterView, Job, JobKey, Node, Pod
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +59,7 @@ class Watches:
     by: str  # what this controller signs grants with
     classes: Classes = field(default_factory=Classes)
     stale_seconds: float = 15.0  # within which a watch that is dead is noticed
+    tail_seconds: float = 5.0  # after which a job that lacks workers is looked at
 
 
 @dataclass
@@ -91,6 +94,7 @@ class WatchedCluster:
         self._items: dict[JobKey, Json] = {}
         self._reader = JobReader()
         self._ends: dict[JobKey, _End] = {}
+        self._tails = Tails(watches.tail_seconds)
         self._following: dict[str, float | None] = {}  # None: since when it does not
         self._looked: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -114,15 +118,12 @@ class WatchedCluster:
         return ClusterView(
             nodes=tuple(self._nodes.values()),
             pods=tuple(self._pods.values()),
-            jobs=tuple(
-                with_grant(
-                    known,
-                    by=self._watches.by,
-                    now=self._clock(),
-                )
-                for known in self.jobs().values()
-            ),
+            jobs=tuple(self._job(known) for known in self.jobs().values()),
         )
+
+    def _job(self, known: KnownJob) -> Job:
+        job = with_grant(known, by=self._watches.by, now=self._clock())
+        return replace(job, tasks_left=self._tails.left(job.key, known.uid))
 
     def jobs(self) -> dict[JobKey, KnownJob]:
         """Return the jobs that have not ended."""
@@ -165,6 +166,7 @@ class WatchedCluster:
             group.create_task(self._watch_nodes(), name="nodes")
             group.create_task(self._watch_pods(), name="pods")
             group.create_task(self._look_at_ends(), name="ends")
+            group.create_task(self._look_at_tails(), name="tails")
             self._look_in(self._watches.namespaces)
 
     def _gap(self, what: str, silent: float) -> None:
@@ -316,6 +318,7 @@ class WatchedCluster:
         self._fewer = True
         self._items.pop(key, None)
         self._ends.pop(key, None)
+        self._tails.forget(key)
         self._reader.forget(key)
 
     # -- ends ---------------------------------------------------------------------
@@ -331,13 +334,51 @@ class WatchedCluster:
                     await self._look_at_end(key, end)
             await asyncio.sleep(0.25)
 
-    async def _look_at_end(self, key: JobKey, end: _End) -> None:
+    async def _status_of(self, key: JobKey, owner: str) -> JobStatus | None:
+        """Return what the master of a job said last. Raises ApiError."""
         name = names.status_config_map_name(key.name)
         path = f"/api/v1/namespaces/{key.namespace}/configmaps/{name}"
+        return _status_in(await self._api.request("GET", path), owner)
+
+    async def _look_at_tails(self) -> None:
+        """Find out which of the jobs that lack workers have few tasks left."""
+        while True:
+            now = self._steady()
+            for key in self._tails.due(self._short(), now):
+                left = None
+                with suppress(ApiError):
+                    told = await self._status_of(key, self._uid(key))
+                    left = told.tasks_left if told is not None else None
+                if self._tails.told(key, left, now):
+                    self.changed.set()
+            await asyncio.sleep(self._watches.tail_seconds)
+
+    def _short(self) -> dict[JobKey, str]:
+        """Return the jobs whose masters make fewer workers than they were granted."""
+        made = Counter(
+            pod.of
+            for pod in self._pods.values()
+            if pod.role is Role.WORKER and not pod.leaving
+        )
+        known, with_master = self.jobs(), self._with_master()
+        for key in known.keys() - with_master:
+            self._tails.forget(key)
+        found = {}
+        for key in known.keys() & with_master:
+            job = with_grant(known[key], by=self._watches.by, now=self._clock())
+            if job.takes_part and made[key] < min(job.granted or 0, job.max):
+                found[key] = known[key].uid
+        return found
+
+    def _uid(self, key: JobKey) -> str:
+        item = self._items.get(key)
+        return str(item["metadata"]["uid"]) if item is not None else ""
+
+    async def _look_at_end(self, key: JobKey, end: _End) -> None:
         before = end.ended
         try:
-            item = await self._api.request("GET", path)
-            end.ended = _has_ended(item, end.of[0])
+            status = await self._status_of(key, end.of[0])
+            end.ended = status is not None and status.state.ended
         except ApiError as error:
             if error.status != 404:
                 end.at = self._steady() + end.pause
@@ -354,15 +395,14 @@ def _key(item: Json) -> JobKey:
     return JobKey(metadata["namespace"], metadata["labels"][names.LABEL_JOB])
 
 
-def _has_ended(item: Json, owner: str) -> bool:
-    """Whether a status says that the job of this ConfigMap has ended."""
+def _status_in(item: Json, owner: str) -> JobStatus | None:
+    """Return the status of the job whose ConfigMap has this uid."""
     owners = item["metadata"].get("ownerReferences") or []
     if owner not in {one.get("uid") for one in owners}:
-        return False
+        return None
     try:
-        told = JobStatus.model_validate_json(
+        return JobStatus.model_validate_json(
             (item.get("data") or {}).get(names.KEY_STATUS, "")
         )
     except ValueError:
-        return False
-    return told.state.ended
+        return None

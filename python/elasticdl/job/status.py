@@ -166,6 +166,8 @@ class JobStatus(_Document):
     workers_min: int = 0
     workers_max: int = 0  # 0: no maximum
     grant: GrantStatus | None = None  # by which `workers_wanted` goes
+    # More workers than this many would have nothing to do; None: not known, or no end.
+    tasks_left: int | None = None
     progress: Progress = Field(default_factory=Progress)
     replicas: list[ReplicaStatus] = Field(default_factory=list)
     relaunches: list[Relaunch] = Field(default_factory=list)  # the newest

@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from elasticdl.controller.watching import WatchedCluster, Watches
+from elasticdl.job.grant import Grant, format_grant
+from elasticdl.job.status import JobStatus
+from elasticdl.job.words import JobState
 from elasticdl.kube.inventory import Serving
 from elasticdl.planner.view import JobKey
 
@@ -52,6 +56,7 @@ def watching(server: Server, story: Story, *, stale_seconds: float = 15.0) -> No
         watches = Watches(
             *(Serving(1_000_000), ("ml",), "ops/controller"),
             stale_seconds=stale_seconds,
+            tail_seconds=0.02,
         )
         cluster = WatchedCluster(api, watches)
         watch = asyncio.create_task(cluster.watch())
@@ -198,3 +203,38 @@ def test_a_watch_that_the_server_ends_in_time_is_followed_on(server):
         assert cluster.age == 0.0
 
     watching(server, story, stale_seconds=4.0)
+
+
+def status_of_tail(left: int | None) -> Any:
+    status = JobStatus(
+        name="digits", type="train", strategy="parameterServer", state=JobState.RUNNING,
+        started=1.0, time=2.0, master_generation=1, workers_wanted=2, tasks_left=left,
+    )  # fmt: skip
+    return 200, {
+        "metadata": {"ownerReferences": [{"uid": "uid-1"}]},
+        "data": {"status.json": status.model_dump_json()},
+    }
+
+
+def test_a_job_whose_master_makes_fewer_workers_has_as_many_tasks_as_it_says(
+    server,
+):
+    grant = Grant(4, (), time.time() + 600, "ops/controller")
+    granted = {"elasticdl.org/workers": format_grant(grant)}
+    server.scripts |= {
+        JOBS: [listing(config_map(annotations=granted))],
+        f"{JOBS}/elasticdl-digits-status": [
+            *[status_of_tail(None)] * 2,
+            *[status_of_tail(2)] * 3,
+            status_of_tail(None),
+        ],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        def left() -> list[int | None]:
+            return [job.tasks_left for job in cluster.view().jobs]
+
+        await until(lambda: left() == [2])
+        await until(lambda: left() == [None])
+
+    watching(server, story)

@@ -47,6 +47,7 @@ def build(job: Job, *, now: float) -> JobStatus:
         workers_min=job.spec.worker.min,
         workers_max=job.spec.worker.max,
         grant=_grant(job),
+        tasks_left=table.tasks_left,
         progress=progress(job, now=now),
         replicas=[
             _replica(member)
