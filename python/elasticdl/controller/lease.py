@@ -111,7 +111,7 @@ class Leadership:
                 async with asyncio.timeout(self._times.lasts):
                     await self._try_once()
             except (ApiError, TimeoutError) as error:
-                log.info("the Lease %s: %s", self._name, error or "no answer in time")
+                log.info("the Lease %s: %s", self._name, _words(error))
                 # Somebody else was quicker, or nothing is known: looked at again.
                 self._item = None
             self._tell()
@@ -131,7 +131,7 @@ class Leadership:
                 if self._seen is not None and self._seen.holder == self._me:
                     await self._put(self._with(""))
         except (ApiError, TimeoutError) as error:
-            log.info("the Lease %s is not given back: %s", self._name, error)
+            log.info("the Lease %s is not given back: %s", self._name, _words(error))
 
     async def _try_once(self) -> None:
         began = self._clock()
@@ -205,3 +205,7 @@ class Leadership:
             self._told = self.may_write
             log.info("%s the Lease %s", "holds" if self._told else "lost", self._name)
             self.changed.set()
+
+
+def _words(error: ApiError | TimeoutError) -> str:
+    return str(error) or "no answer in time"
