@@ -78,8 +78,8 @@ def _waits(scene: Scene, move: Move, since: float) -> bool:
 def _reframed(scene: Scene, last: Fairness) -> Fairness:
     """Return what is known where nodes or jobs are others than before.
 
-    They may be as they were in a moment: a node comes and goes, a job is edited to and
-    fro. What the last exchange would have brought nobody knows then.
+    They may be as they were in a moment: a node comes and goes, a job is edited and
+    edited back. What the last exchange would have brought nobody knows then.
     """
     known = _known(scene, last)
     for kind in last.judged:
