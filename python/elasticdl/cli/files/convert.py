@@ -125,10 +125,10 @@ def _moved(text: str) -> str:
 
     tree, out = _commented(text), CommentedMap()
     job = tree["job"]
-    metadata = CommentedMap(name=job.pop("name"))
-    if namespace := job.pop("namespace", None):
+    metadata = CommentedMap(name=_taken(job, "name", indent=4))
+    if namespace := _taken(job, "namespace", indent=4):
         metadata["namespace"] = namespace
-    tree.pop("kind")
+    _taken(tree, "kind", indent=2)
     out["apiVersion"], out["kind"] = API_VERSION, KIND
     out["metadata"], out["spec"] = metadata, tree
     _take_heading(tree, out)
@@ -152,10 +152,35 @@ def _moved_back(text: str) -> str:
         named.insert(at, key, value)
     for key in list(spec):
         out[key] = spec[key]
+        if key in spec.ca.items:
+            out.ca.items[key] = spec.ca.items[key]
+    # What is above a section's first key is kept with the section; others by their key.
+    first, above = next(iter(spec)), (spec.ca.comment or [None, None])[1]
+    if above:
+        kept = out.ca.items.setdefault(first, [None, None, None, None])
+        kept[1] = [*above, *(kept[1] or [])]
     out.move_to_end("job", last=False)
     out.move_to_end("kind", last=False)
     _take_heading(tree, out)
     return _written(out)
+
+
+def _taken(tree: Any, key: str, *, indent: int) -> Any:
+    """Take a key out; the comments beside and below it go above the next one."""
+    if key not in tree:
+        return None
+    keys = list(tree)
+    after = keys[keys.index(key) + 1 :]
+    tokens = tree.ca.items.pop(key, None) or [None, None, None]
+    value = tree.pop(key)
+    lines = tokens[2].value.splitlines() if tokens[2] is not None else []
+    said = [line.strip().removeprefix("#").removeprefix(" ") for line in lines]
+    said = [line for line in said if line]
+    if after and said:
+        tree.yaml_set_comment_before_after_key(
+            after[0], before="\n".join(said), indent=indent
+        )
+    return value
 
 
 def _take_heading(tree: Any, out: Any) -> None:

@@ -138,3 +138,26 @@ def test_what_no_trainingjob_has_is_refused_and_not_left_out():
 def test_what_is_nested_too_deeply_is_refused_in_a_sentence():
     with pytest.raises(SpecError, match=r"f\.yaml: got lists .* nested too deeply"):
         converted(f"x: {'[' * 3000}{']' * 3000}", source="f.yaml")
+
+
+def test_comments_beside_and_below_what_moves_are_kept_there_and_back() -> None:
+    comments = ["head", "of kind", "of job", "of name", "of model", "of data", "of ns"]
+    text = """\
+# head
+kind: job  # of kind
+# of job
+job:
+  name: digits  # of name
+  # of model
+  model: {definition: a.b.custom_model}
+  # of data
+  data: {training: d}
+  namespace: ml
+  # of ns
+  worker: {replicas: 2}
+"""
+    there = converted(text, source="values.yaml")
+    back = converted(there, source="job.yaml")
+    for comment in comments:
+        assert f"# {comment}\n" in there
+        assert f"# {comment}\n" in back
