@@ -300,8 +300,10 @@ terminationGracePeriodSeconds: 30
 {{- else }}
 terminationGracePeriodSeconds: {{ .job.worker.graceSeconds | ceil | int }}
 {{- end }}
-{{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. */}}
-{{- if and $priority (not (regexMatch "^[0-9.]+$" $priority)) }}
+{{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. Short
+       pods of commands are made of the template as it is, and are low. */}}
+{{- if regexMatch "^[0-9.]+$" $priority }}{{ $priority = "low" }}{{ end }}
+{{- if $priority }}
 priorityClassName: {{ dig $priority "name" $priority (pick .root.Values.priorityClasses "high" "low") | quote }}
 {{- end }}
 {{- with .root.Values.images.pullSecrets }}

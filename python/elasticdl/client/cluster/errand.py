@@ -158,7 +158,11 @@ def errand_pod(
     spec["containers"] = [main]
     spec["restartPolicy"] = "Never"
     spec["activeDeadlineSeconds"] = _DEADLINE_SECONDS
+    # Of none it would have the cluster's 0, which pushes out workers: as low as they are.
     spec.pop("priorityClassName", None)
+    lowest = _template(config_map, _TEMPLATES[::-1])["spec"].get("priorityClassName")
+    if lowest:
+        spec["priorityClassName"] = lowest
     metadata = config_map["metadata"]
     return {
         "apiVersion": "v1",
