@@ -41,7 +41,11 @@ MADE_BY = {
         EVERYTHING_OF_A_PLATFORM, namespace=name
     ),
     "a platform's objects": lambda name: render(
-        {**EVERYTHING_OF_A_PLATFORM, "nameOverride": name}
+        # That of a Service begins with a letter.
+        {
+            **EVERYTHING_OF_A_PLATFORM,
+            "nameOverride": name if name.isalpha() else f"e{name}",
+        }
     ),
     "where the controller is": lambda name: render(
         {"controller": {"runsIn": {"namespace": name, "account": name}}}

@@ -289,7 +289,8 @@ httpGet:
 {{- $pods := include "elasticdl.podValues" . | fromYaml -}}
 {{- $storage := include "elasticdl.storage" . | fromYaml -}}
 {{- /* A share may be written as a number. */}}
-{{- $priority := (get .job .role).priority | default "" | toString -}}
+{{- $priority := (get .job .role).priority -}}
+{{- $priority = kindIs "invalid" $priority | ternary "" ($priority | toString) -}}
 restartPolicy: Never
 serviceAccountName: {{ eq .role "master" | ternary (include "elasticdl.masterAccount" .root) .root.Values.serviceAccounts.job | quote }}
 {{- /* Only the master talks to the API server. */}}
