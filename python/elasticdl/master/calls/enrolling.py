@@ -98,8 +98,8 @@ class JobAuthority:
             elif found.pem != self._authority.pem:
                 log.error(
                     "%s: the job's authority has another key or name now; the one "
-                    "before stays in force until the master is started again, which replaces "
-                    "all PS and workers: they do not believe the new one. With "
+                    "before stays in force until the master is started again, which "
+                    "replaces all PS and workers: they do not believe the new one. With "
                     "cert-manager set privateKey.rotationPolicy: Never",
                     self._folder,
                 )
@@ -111,7 +111,8 @@ class JobAuthority:
         if left < _FEW_DAYS:
             log.warning(
                 "%s: the job's authority ends in %.1f days, and no replica gets a "
-                "certificate afterwards; renew its Secret with the same key and subject",
+                "certificate afterwards; renew its Secret with the same key and "
+                "subject",
                 self._folder,
                 left,
             )

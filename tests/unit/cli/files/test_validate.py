@@ -59,7 +59,10 @@ def test_overrides_are_checked_with_the_file(capsys):
     assert "--set worker.replicas=x: job.worker.replicas" in capsys.readouterr().err
 
 
-JOB = "kind: job\njob: {name: a, image: r/i:1, model: {definition: m.f}, data: {training: d"
+JOB = (
+    "kind: job\n"
+    "job: {name: a, image: r/i:1, model: {definition: m.f}, data: {training: d"
+)
 OF_THE_CHART = {
     "two authorities": (
         "}}\ntls: {existingSecret: a, certManager: {issuer: b}}\n",
