@@ -1,22 +1,8 @@
 """Short pods of commands, made of a job's templates as the chart renders them."""
 
-import pytest
-from elasticdl.client.cluster.errand import errand_pod, place_of
+from elasticdl.client.cluster.errand import place_of
 
-from tests.chart.rendering import container, job, merged, objects, of_kind
-
-
-@pytest.mark.parametrize("state", [{}, {"hideOtherJobs": True}])
-def test_who_cleans_up_sees_the_folders_of_all_jobs(state):
-    """Of a job without PS the template is that of a worker, which may see its own."""
-    values = merged(job(state=state), {"job": {"strategy": "allReduce"}})
-    found = of_kind(objects(values), "ConfigMap")
-    pod = errand_pod(found, "digits", "clean", lambda folder: [str(folder.parent)])
-    mounts = {one["mountPath"] for one in container(pod)["volumeMounts"]}
-    assert not any(one.startswith("/data/.elasticdl") for one in mounts)
-    volumes = {one["name"] for one in pod["spec"]["volumes"]}
-    assert {one["name"] for one in container(pod)["volumeMounts"]} <= volumes
-    assert "elasticdl-hidden" not in volumes
+from tests.chart.rendering import job, objects, of_kind
 
 
 def test_jobs_of_other_claims_are_cleaned_up_by_pods_of_their_own():

@@ -52,22 +52,15 @@ def add_parser(verbs: Verbs) -> None:
 
 def validate(args: argparse.Namespace) -> int:
     """Print one line per good file and per mistake; SPEC if there is any mistake."""
-    from elasticdl.job.values.defaults import PlatformDefaults
     from elasticdl.job.values.file import read_values
 
     mistakes = 0
     wrong = 0
     for file in args.files:
         values, found = read_values(file, overrides=args.overrides)
-        problems = list(map(str, found))
-        shown: list[str] = []
+        problems, shown = list(map(str, found)), list[str]()
         if values is not None:
-            platform, namespace = PlatformDefaults(), values.job.namespace or "default"
-            if is_cluster_asked(args):
-                platform, namespace, shown, found = _in_cluster(args, values, str(file))
-                problems = list(map(str, found))
-            if not problems and _is_for_chart(args, values):
-                problems = _of_chart(args, file, values, platform, namespace)
+            problems, shown = _beyond_the_file(args, file, values)
         if not problems and values is not None:
             print(f"{file}: ok ({summary(values.job)})")
             for line in shown:
@@ -85,6 +78,23 @@ def validate(args: argparse.Namespace) -> int:
     return ExitCode.SPEC
 
 
+def _beyond_the_file(
+    args: argparse.Namespace, file: Path, values: ValuesFile
+) -> tuple[list[str], list[str]]:
+    """Return what platform and chart refuse of a good file, and lines to show."""
+    from elasticdl.job.values.defaults import PlatformDefaults
+
+    platform, namespace = PlatformDefaults(), values.job.namespace or "default"
+    shown: list[str] = []
+    if is_cluster_asked(args):
+        platform, namespace, shown, found = _in_cluster(args, values, str(file))
+        if found:
+            return list(map(str, found)), []
+    if not _is_for_chart(args, values):
+        return [], shown
+    return _of_chart(args, file, values, platform, namespace), shown
+
+
 def _is_for_chart(args: argparse.Namespace, values: ValuesFile) -> bool:
     """Whether a file is for a cluster: a job of this machine needs no Helm."""
     from elasticdl.client.cluster.submit import is_for_cluster
@@ -100,7 +110,7 @@ def _of_chart(
     platform: PlatformDefaults,
     namespace: str,
 ) -> list[str]:
-    """Return what the chart alone refuses, as `train` would tell it; [] without Helm."""
+    """Return what the chart refuses, as `train` tells it; nothing without Helm."""
     from elasticdl.client.cluster.chart import find_chart
     from elasticdl.client.cluster.helm import find_helm
     from elasticdl.client.cluster.submit import refusal

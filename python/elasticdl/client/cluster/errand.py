@@ -30,7 +30,6 @@ from elasticdl.job.names import (
 from elasticdl.kube import pods
 
 _TEMPLATES = (template_key(Role.PS), template_key(Role.WORKER))
-_HIDDEN = "elasticdl-hidden"  # the chart's empty volume over the folders of jobs
 # Of Secrets that are made with the job's release.
 _OF_RELEASE = (ENV_TOKEN, ENV_AUTHORITY)
 _LOOK_SECONDS = 0.5  # A pod's start takes seconds.
@@ -140,7 +139,6 @@ def errand_pod(
     """
     template = _template(config_map, keys)
     spec = copy.deepcopy(template["spec"])
-    _show_all_jobs(spec)
     main = _main(spec)
     folder = PurePosixPath(_job_folder(main))
     for key in (
@@ -161,7 +159,7 @@ def errand_pod(
     spec["containers"] = [main]
     spec["restartPolicy"] = "Never"
     spec["activeDeadlineSeconds"] = _DEADLINE_SECONDS
-    # Of none it would have the cluster's 0, which pushes out workers: as low as they are.
+    # Of none it would have the cluster's 0, which pushes out workers.
     spec.pop("priorityClassName", None)
     lowest = _template(config_map, _TEMPLATES[::-1])["spec"].get("priorityClassName")
     if lowest:
@@ -194,7 +192,6 @@ def errand_pod(
 def place_of(config_map: Object) -> tuple[str, str, PurePosixPath]:
     """Return where the folders of jobs are: volume, folder in it, and path in pods."""
     spec = _template(config_map, _TEMPLATES)["spec"]
-    _show_all_jobs(spec)
     main = _main(spec)
     folder = PurePosixPath(_job_folder(main)).parent
     mounts = [
@@ -210,19 +207,6 @@ def place_of(config_map: Object) -> tuple[str, str, PurePosixPath]:
             name = claim.get("claimName") or json.dumps(source, sort_keys=True)
             return str(name), str(mount.get("subPath") or ""), folder
     return "", "", folder
-
-
-def _show_all_jobs(spec: Object) -> None:
-    """Take out what hides other jobs' folders from a worker's code (hideOtherJobs)."""
-    main = _main(spec)
-    mounts = main.get("volumeMounts") or []
-    hiding = [one for one in mounts if one["name"] == _HIDDEN]
-    if hiding:
-        own = _job_folder(main)
-        main["volumeMounts"] = [
-            one for one in mounts if one not in hiding and one["mountPath"] != own
-        ]
-        spec["volumes"] = [one for one in spec["volumes"] if one["name"] != _HIDDEN]
 
 
 def _template(config_map: Object, keys: Sequence[str]) -> Object:

@@ -198,8 +198,8 @@ def _post(url: str, body: bytes, seconds: float, pause: Callable[[float], None])
                 return problem  # it will not like it better the next time
         except http.client.InvalidURL:  # its text has the URL, a secret
             return (
-                f"the URL of {_host(url)} cannot be called: got a user, a port in words "
-                "or control characters in it, expected none"
+                f"the URL of {_host(url)} cannot be called: got a user, a port in "
+                "words or control characters in it, expected none"
             )
         except (OSError, http.client.HTTPException, ValueError) as error:
             problem = f"{_host(url)} cannot be reached: {error}"
@@ -209,7 +209,7 @@ def _post(url: str, body: bytes, seconds: float, pause: Callable[[float], None])
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A POST that is sent elsewhere would become a GET without its body, and succeed."""
+    """A POST that is sent elsewhere would be a GET without its body, and succeed."""
 
     def redirect_request(self, *_: object) -> None:
         """Follow none: the status is an error then."""
