@@ -98,7 +98,7 @@ class JobAuthority:
             elif found.pem != self._authority.pem:
                 log.error(
                     "%s: the job's authority has another key or name now; the one "
-                    "before stays in force until the master is started again, and "
+                    "before stays in force until the master starts again, and "
                     "replaces all PS and workers: they do not believe the new one. With "
                     "cert-manager set privateKey.rotationPolicy: Never",
                     self._folder,
