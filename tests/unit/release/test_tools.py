@@ -25,9 +25,7 @@ def test_it_refuses_an_ignored_file_that_would_be_published(repository, name):
     file = repository / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("PASSWORD=x")
-    with pytest.raises(
-        ReleaseError, match=f"commit: 1 files differ from it, as {name}"
-    ):
+    with pytest.raises(ReleaseError, match=f"1 files differ from it, as {name}"):
         tools.commit(repository)
 
 
