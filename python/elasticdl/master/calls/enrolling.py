@@ -99,8 +99,8 @@ class JobAuthority:
                 log.error(
                     "%s: the job's authority has another key or name now; the one "
                     "before stays in force until the master starts again, and "
-                    "replaces all PS and workers: they do not believe the new one. With "
-                    "cert-manager set privateKey.rotationPolicy: Never",
+                    "replaces all PS and workers: they do not believe the new one. "
+                    "With cert-manager set privateKey.rotationPolicy: Never",
                     self._folder,
                 )
         self._say_when_it_ends()
