@@ -8,6 +8,7 @@ import resource
 import socket
 import struct
 import threading
+from pathlib import Path
 
 import pytest
 from elasticdl.collective import wire
@@ -186,7 +187,7 @@ def test_strangers_that_take_all_files_keep_nobody_out_for_ever(
 ) -> None:
     strangers = [socket.socket() for _ in range(3)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(map(int, os.listdir("/proc/self/fd")))
+    highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
     taken = []
     try:
