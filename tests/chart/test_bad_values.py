@@ -120,30 +120,6 @@ REFUSED_BY_THE_SCHEMA = {
         GOOD + "  ps: {priority: 0.5}\n",
         "at '/job/ps/priority': got number, want null or string",
     ),
-    "a class of PS of two words": (
-        GOOD + "  ps: {priority: 'A B'}\n",
-        "at '/job/ps/priority': 'A B' does not match pattern",
-    ),
-    "a class of masters with a capital": (
-        GOOD + "  master: {priority: High}\n",
-        "at '/job/master/priority': 'High' does not match pattern",
-    ),
-    "a resource of two words": (
-        GOOD + "  worker: {resources: {extra: {'a b/c?': '1'}}}\n",
-        "at '/job/worker/resources/extra': additional properties 'a b/c?' not allowed",
-    ),
-    "a limit of a resource of two words": (
-        GOOD + "  worker: {limits: {extra: {'a b/c': '1'}}}\n",
-        "at '/job/worker/limits/extra': additional properties 'a b/c' not allowed",
-    ),
-    "a platform's name that no Service may have": (
-        PLATFORM + "nameOverride: '2024'\n",
-        "at '/nameOverride': '2024' does not match pattern",
-    ),
-    "a certificate of a second": (
-        GOOD + "tls: {certificateHours: 0.0003}\n",
-        "at '/tls/certificateHours': minimum: got",
-    ),
     "memory in a unit that is none": (
         GOOD + "  worker: {resources: {memory: 4GB}}\n",
         "at '/job/worker/resources/memory': '4GB' does not match pattern",

@@ -30,12 +30,13 @@ from elasticdl.job.spec.base import (
     SpecModel,
     UpdateMode,
 )
-from elasticdl.job.spec.labels import LABEL_KEY_PATTERN, Image
+from elasticdl.job.spec.labels import LABEL_KEY_PATTERN, Image, schema_of
 from elasticdl.job.spec.problems import Problem, ProblemsError
 from elasticdl.job.spec.quantity import bytes_or_zero, is_whole, parse_bytes
 
 # Less cannot hold a process; it is mostly a number without its unit.
 _LEAST_MEMORY = 16 * 2**20
+_CLASS_FORM = "lower case letters, digits, `-` and `.`, no dash at the ends"
 # Whatever a maximum says: a grant is a text that anybody may have written.
 MOST_WORKERS = 100_000
 # What a container begins with: a volume in its place hides the program itself.
@@ -84,13 +85,7 @@ def _others_alone(extra: dict[str, str]) -> dict[str, str]:
 Extra = Annotated[
     dict[str, str],
     AfterValidator(_others_alone),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "patternProperties": {LABEL_KEY_PATTERN: {"type": "string"}},
-            "additionalProperties": False,
-        }
-    ),
+    WithJsonSchema(schema_of(LABEL_KEY_PATTERN)),
 ]
 
 
@@ -405,15 +400,12 @@ class WorkerSpec(ReplicaSpec):
     def _share_or_name(cls, value: str) -> str:
         expected = "a PriorityClass, or a share of `high` workers from 0 to 1"
         if "=" in value:
-            share = value.partition("=")[2]
-            raise ProblemsError(
-                Problem("", repr(value), expected, f"write `{share}` for `{value}`")
-            )
+            form = f"write `{value.partition('=')[2]}` for `{value}`"
+            raise ProblemsError(Problem("", repr(value), expected, form))
         if re.fullmatch(r"[0-9.]+", value) and not _is_share(value):
             raise ProblemsError(Problem("", repr(value), expected, "write it as `0.5`"))
         if not _is_share(value) and not re.search(OBJECT_OR_NONE_PATTERN, value):
-            form = "lower case letters, digits, `-` and `.`, no dash at the ends"
-            raise ProblemsError(Problem("", repr(value), expected, form))
+            raise ProblemsError(Problem("", repr(value), expected, _CLASS_FORM))
         return value
 
     @field_validator("memory_limit_max")
