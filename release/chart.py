@@ -11,6 +11,7 @@ import gzip
 import io
 import os
 import tarfile
+import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -63,6 +64,28 @@ def check_reachable(registry: str) -> None:
         f"registry {registry}: got no answer of a registry ({reason}); start it, or "
         "name another one by REGISTRY="
     )
+
+
+def check_new(chart: Path, epoch: int, registry: str, number: str) -> None:
+    """Raise ReleaseError where a registry has another chart of this version.
+
+    What others have installed must not change under its name; only `-dev` is replaced.
+    """
+    plain = is_loopback(registry)
+    name = f"oci://{registry}/charts/elasticdl"
+    with tempfile.TemporaryDirectory() as there, tempfile.TemporaryDirectory() as own:
+        try:
+            with helm_python.RegistryClient(plain_http=plain) as client:
+                client.pull(name, version=number, destination=there, plain_http=plain)
+        except helm_python.HelmError:
+            return  # none there, or a registry whose answer to a push says why not
+        found = [file.read_bytes() for file in Path(there).glob("*.tgz")]
+        same = found == [pack(chart, Path(own), epoch).read_bytes()]
+    if not same and "-dev" not in number:
+        raise ReleaseError(
+            f"chart: {name}:{number} is there with other content, and others may have "
+            "it: raise the version, or check out the commit that it is of"
+        )
 
 
 def push(archive: Path, registry: str) -> None:

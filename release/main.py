@@ -126,6 +126,9 @@ def _release(arguments: argparse.Namespace) -> None:
     programs = Path(arguments.tools).absolute()
     commit, epoch = tools.commit()
     chart.check_reachable(registry)
+    number = facts.chart_version(__version__)
+    # Before anything is pushed.
+    chart.check_new(lock.ROOT / "charts" / "elasticdl", epoch, registry, number)
 
     _step(f"ElasticDL {__version__}, commit {commit[:12]}, to {registry}")
     base, images = _images(arguments, registry, commit, epoch)
@@ -133,7 +136,6 @@ def _release(arguments: argparse.Namespace) -> None:
     _step("chart: packed and pushed")
     archive = chart.pack(lock.ROOT / "charts" / "elasticdl", folder, epoch)
     chart.push(archive, registry)
-    number = facts.chart_version(__version__)
     release = facts.Release(
         version=__version__,
         commit=commit,

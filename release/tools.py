@@ -64,15 +64,25 @@ def _said(
     return done.stdout
 
 
-def commit() -> tuple[str, int]:
+# What goes into chart and images: files that git is told to ignore would go, too.
+_RELEASED = ("charts", "images", "model_zoo", "python/elasticdl")
+_NOT_TAKEN = ("**/__pycache__/**", "model_zoo/**/*.edlidx", "python/**/*.edlidx")
+
+
+def commit(root: Path = ROOT) -> tuple[str, int]:
     """Return commit and its time. Raises ReleaseError where files differ from it."""
-    changed = _said(["git", "status", "--porcelain"], "commit").splitlines()
+    status = _said(["git", "status", "--porcelain"], "commit", cwd=root)
+    changed = [line[3:] for line in status.splitlines()]
+    but = [f":(exclude,glob){each}" for each in _NOT_TAKEN]
+    words = ["git", "ls-files", "--others", "--", *_RELEASED, *but]
+    changed += _said(words, "commit", cwd=root).splitlines()
     if changed:
         raise ReleaseError(
-            f"commit: {len(changed)} files differ from it, as {changed[0][3:]}; commit "
-            "or remove them, since a release is of one commit"
+            f"commit: {len(set(changed))} files differ from it, as {changed[0]}; "
+            "commit or remove them, since a release is of one commit"
         )
-    found = _said(["git", "log", "-1", "--format=%H %ct"], "commit").split()
+    words = ["git", "log", "-1", "--format=%H %ct"]
+    found = _said(words, "commit", cwd=root).split()
     return found[0], int(found[1])
 
 

@@ -3,6 +3,7 @@
 import helm_python as helm
 import pytest
 import yaml
+from elasticdl.job.values.file import parse_values
 
 from tests.chart.rendering import job, merged, objects, render
 
@@ -41,7 +42,11 @@ MADE_BY = {
         EVERYTHING_OF_A_PLATFORM, namespace=name
     ),
     "a platform's objects": lambda name: render(
-        {**EVERYTHING_OF_A_PLATFORM, "nameOverride": name}
+        # That of a Service begins with a letter.
+        {
+            **EVERYTHING_OF_A_PLATFORM,
+            "nameOverride": name if name.isalpha() else f"e{name}",
+        }
     ),
     "where the controller is": lambda name: render(
         {"controller": {"runsIn": {"namespace": name, "account": name}}}
@@ -163,3 +168,40 @@ def test_a_key_that_holds_nothing_is_named(text, said):
     with pytest.raises(helm.HelmError) as refusal:
         render(helm.values_from_yaml(text))
     assert f"{said}:` holds nothing: take the line out" in str(refusal.value)
+
+
+REFUSED = {
+    "a class of PS of two words": (
+        JOB + "  ps: {priority: 'A B'}\n",
+        "at '/job/ps/priority': 'A B' does not match pattern",
+    ),
+    "a class of masters with a capital": (
+        JOB + "  master: {priority: High}\n",
+        "at '/job/master/priority': 'High' does not match pattern",
+    ),
+    "a resource of two words": (
+        JOB + "  worker: {resources: {extra: {'a b/c?': '1'}}}\n",
+        "at '/job/worker/resources/extra': additional properties 'a b/c?' not allowed",
+    ),
+    "a limit of a resource of two words": (
+        JOB + "  worker: {limits: {extra: {'a b/c': '1'}}}\n",
+        "at '/job/worker/limits/extra': additional properties 'a b/c' not allowed",
+    ),
+    "a platform's name that no Service may have": (
+        PLATFORM + "nameOverride: '2024'\n",
+        "at '/nameOverride': '2024' does not match pattern",
+    ),
+    "a certificate of a second": (
+        JOB + "tls: {certificateHours: 0.0003}\n",
+        "at '/tls/certificateHours': minimum: got",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
+def test_a_name_that_no_cluster_takes_is_refused(text, said):
+    with pytest.raises(helm.HelmError) as refusal:
+        render(helm.values_from_yaml(text))
+    assert said in str(refusal.value)
+    if text.startswith(JOB):
+        assert parse_values(text, source="v")[0] is None

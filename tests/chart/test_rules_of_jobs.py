@@ -60,6 +60,8 @@ REFUSED = {
     "half more than all": JOB + "  worker: {priority: 1.5}\n",
     "a share that is none": JOB + "  worker: {priority: '1.5.2'}\n",
     "a share as flags write it": JOB + "  worker: {priority: high=0.5}\n",
+    "a class of two words": JOB + "  worker: {priority: 'A B'}\n",
+    "a class that begins with a dot": JOB + "  worker: {priority: .batch}\n",
     "gradients to wait for in async mode": JOB + "  ps: {gradsToWait: 2}\n",
     "a PS that goes on alone in sync mode": JOB
     + "  ps: {mode: sync, recovery: continue}\n",

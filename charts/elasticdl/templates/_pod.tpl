@@ -289,7 +289,8 @@ httpGet:
 {{- $pods := include "elasticdl.podValues" . | fromYaml -}}
 {{- $storage := include "elasticdl.storage" . | fromYaml -}}
 {{- /* A share may be written as a number. */}}
-{{- $priority := (get .job .role).priority | default "" | toString -}}
+{{- $priority := (get .job .role).priority -}}
+{{- $priority = kindIs "invalid" $priority | ternary "" ($priority | toString) -}}
 restartPolicy: Never
 serviceAccountName: {{ eq .role "master" | ternary (include "elasticdl.masterAccount" .root) .root.Values.serviceAccounts.job | quote }}
 {{- /* Only the master talks to the API server. */}}
@@ -300,8 +301,10 @@ terminationGracePeriodSeconds: 30
 {{- else }}
 terminationGracePeriodSeconds: {{ .job.worker.graceSeconds | ceil | int }}
 {{- end }}
-{{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. */}}
-{{- if and $priority (not (regexMatch "^[0-9.]+$" $priority)) }}
+{{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. Short
+       pods of commands are made of the template as it is, and are low. */}}
+{{- if regexMatch "^[0-9.]+$" $priority }}{{ $priority = "low" }}{{ end }}
+{{- if $priority }}
 priorityClassName: {{ dig $priority "name" $priority (pick .root.Values.priorityClasses "high" "low") | quote }}
 {{- end }}
 {{- with .root.Values.images.pullSecrets }}

@@ -168,6 +168,8 @@
 {{ include "elasticdl.problem" (list "job.worker.priority" (squote $priority) "a PriorityClass, or a share of `high` workers from 0 to 1" (printf "write `%s` for `%s`" (splitList "=" $priority | last) $priority)) }}
 {{- else if and (regexMatch "^[0-9.]+$" $priority) (or (not (regexMatch "^([0-9]+[.]?[0-9]*|[.][0-9]+)$" $priority)) (gt (float64 $priority) 1.0)) }}
 {{ include "elasticdl.problem" (list "job.worker.priority" (squote $priority) "a PriorityClass, or a share of `high` workers from 0 to 1" "write it as `0.5`") }}
+{{- else if and (kindIs "string" $worker.priority) (not (regexMatch "^[0-9.]*$|^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$" $priority)) }}
+{{ include "elasticdl.problem" (list "job.worker.priority" (squote $priority) "a PriorityClass, or a share of `high` workers from 0 to 1" "lower case letters, digits, `-` and `.`, no dash at the ends") }}
 {{- end }}
 {{- if and (eq $job.ps.mode "async") (gt (int $job.ps.gradsToWait) 1) }}
 {{ include "elasticdl.problem" (list "job.ps.gradsToWait" (int $job.ps.gradsToWait | toString) "0 with ps.mode async" "set ps.mode: sync, or leave it out") }}

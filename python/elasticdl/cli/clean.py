@@ -19,6 +19,7 @@ from elasticdl.errors import ExitCode, NotFoundError
 
 if TYPE_CHECKING:
     from elasticdl.client.cleaning import JobFolder
+    from elasticdl.client.cluster import ClusterJob
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _STATES = ("succeeded", "failed", "stopped", "interrupted")
@@ -47,7 +48,7 @@ def add_parser(verbs: Verbs) -> None:
         "was written for\nso long: journal, logs, checkpoints, and models exported "
         "into them. A folder\nstays that a job holds now, or whose checkpoint an "
         "unfinished job begins with.\nIn a cluster a short pod does it, for the jobs "
-        "of the namespace on their claim.",
+        "of the namespace on their claims.",
         examples=(
             "elasticdl jobs clean --older-than 30d --dry-run",
             "elasticdl jobs clean --older-than 12h --state failed,stopped",
@@ -159,7 +160,7 @@ def words_there(args: argparse.Namespace, jobs_dir: PurePath) -> list[str]:
 
 def _in_cluster(args: argparse.Namespace) -> int:
     from elasticdl.client import cluster
-    from elasticdl.client.cluster.errand import run_errand
+    from elasticdl.client.cluster.errand import place_of, run_errand
     from elasticdl.client.cluster.listing import cluster_views
 
     there = cluster.connect(where(args))
@@ -170,7 +171,18 @@ def _in_cluster(args: argparse.Namespace) -> int:
             "folders are; in a pod that mounts the claim it is `elasticdl jobs clean "
             "--jobs-dir DIR`"
         )
-    job = cluster.find_in_cluster(there, views[0].name)
-    done = run_errand(job, "clean", lambda folder: words_there(args, folder.parent))
-    print(done.text, file=sys.stderr if done.exit_code else sys.stdout)
-    return done.exit_code
+    # One pod for each claim that a job of the namespace has its folder on.
+    places: dict[tuple[str, str, PurePath], ClusterJob] = {}
+    for view in views:
+        job = cluster.find_in_cluster(there, view.name)
+        places.setdefault(place_of(job.config_map()), job)
+    worst = 0
+    for place, job in places.items():
+        done = run_errand(job, "clean", lambda folder: words_there(args, folder.parent))
+        out = sys.stderr if done.exit_code else sys.stdout
+        if len(places) > 1:
+            claim, inside, _ = place
+            print(f"on {claim}{f' in {inside}' if inside else ''}:", file=out)
+        print(done.text, file=out, flush=True)
+        worst = worst or done.exit_code
+    return worst

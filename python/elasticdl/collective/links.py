@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 _GREETING_SECONDS = 5.0  # a peer on the same network answers in milliseconds
 _LOOK_SECONDS = 0.5  # how late the end of the time for a round may be noticed
 _RETRY_SECONDS = 0.02  # a peer enters the round when the master's word reaches it
+_ACCEPT_PAUSE_SECONDS = 0.5  # strangers that are silent end in seconds
 # A machine that is gone is noticed in 2 + 3 * 1 s by a member that waits for it, and in
 # 5 s by one that sends to it.
 _KEEPALIVE = (
@@ -140,14 +141,24 @@ class Listener:
         while True:
             try:
                 connection, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(
-                target=self._greeted,
-                args=(connection,),
-                name="group-greet",
-                daemon=True,
-            ).start()
+                self._greet(connection)
+            except (OSError, RuntimeError) as error:
+                if self._closed:
+                    return
+                # No file or thread is left for it, as when strangers knock.
+                log.warning("A connection to the group cannot be accepted: %s", error)
+                time.sleep(_ACCEPT_PAUSE_SECONDS)
+
+    def _greet(self, connection: socket.socket) -> None:
+        """Ask a connection for its greeting. Raises RuntimeError without a thread."""
+        thread = threading.Thread(
+            target=self._greeted, args=(connection,), name="group-greet", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            connection.close()
+            raise
 
     def _greeted(self, connection: socket.socket) -> None:
         connection.settimeout(_GREETING_SECONDS)

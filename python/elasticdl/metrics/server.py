@@ -113,23 +113,24 @@ class _Server(ThreadingHTTPServer):
         return connection
 
     def silent(self, connection: socket.socket) -> None:
-        """Note that a connection has no request in progress."""
+        """Note that a connection waits for its peer: to ask, or to take an answer."""
         with self._lock:
             self._silent[connection] = None
 
     def speaks(self, connection: socket.socket) -> None:
-        """Note that a connection is being answered, or has ended."""
+        """Note that an answer for a connection is being made, or that it has ended."""
         with self._lock:
             self._silent.pop(connection, None)
 
     def _end_silent(self) -> None:
         with self._lock:
             connection = next(iter(self._silent), None)
-            # Its thread, which waits to read, closes it; the peer may be gone already.
+            # Its thread, which waits for it, closes it; the peer may be gone already.
             if connection is not None:
                 del self._silent[connection]
                 with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                    # Not that of `ssl`, after which a thread would send in the clear.
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log what went wrong, except disconnecting peers."""
@@ -226,8 +227,9 @@ class MetricsServer:
                     answer = _probed(healthy() if path == "/healthz" else ready())
                 else:
                     answer = 404, "text/plain", _PATHS
-                self._send(*answer)
+                # Who takes nothing of the answer gives way as who asks nothing.
                 metrics_server.silent(self.connection)
+                self._send(*answer)
 
             def _send(self, status: int, kind: str, body: bytes) -> None:
                 self.send_response(status)

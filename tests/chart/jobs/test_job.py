@@ -331,9 +331,8 @@ def test_one_priority_class_is_in_the_template(priority):
 
 @pytest.mark.parametrize("share", ["0", "0.5", "1.0", ".5", 0, 0.5, 1])
 def test_a_share_of_high_workers_is_left_to_the_master(share):
-    assert (
-        "priorityClassName" not in of("worker", {"worker": {"priority": share}})["spec"]
-    )
+    spec = of("worker", {"worker": {"priority": share}})["spec"]
+    assert spec["priorityClassName"] == "elasticdl-low"
     assert set(scale.split_priorities(str(share), 2)) <= {"high", "low"}
 
 

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from elasticdl import __version__
 
+from release import chart, facts
 from tests.registry import Registry
 
 ROOT = Path(__file__).parents[3]
@@ -328,3 +329,23 @@ def test_it_refuses_an_image_with_a_package_that_is_not_locked(pushed):
     status, said = pushed.release()
     assert status == 1
     assert "image ps: got surprise 1.0, which images/ps/lock.txt does not have" in said
+
+
+@pytest.mark.parametrize("number", ["2.0.0", "2.0.0-dev.1"])
+def test_a_chart_that_others_have_is_replaced_by_none_of_its_version(
+    number, registry, tmp_path
+):
+    where = f"{registry.host}/replaced"
+    made = tmp_path / "elasticdl"
+    (made / "templates").mkdir(parents=True)
+    about = f"apiVersion: v2\nname: elasticdl\nversion: {number}\n"
+    (made / "Chart.yaml").write_text(about)
+    chart.check_new(made, 1, where, number)
+    chart.push(chart.pack(made, tmp_path, 1), where)
+    chart.check_new(made, 1, where, number)
+    (made / "values.yaml").write_text("another: 1\n")
+    if "dev" in number:
+        chart.check_new(made, 1, where, number)
+        return
+    with pytest.raises(facts.ReleaseError, match="is there with other content"):
+        chart.check_new(made, 1, where, number)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
 import socket
 import struct
 import threading
+from pathlib import Path
 
 import pytest
 from elasticdl.collective import wire
@@ -176,3 +180,34 @@ def test_a_round_without_the_others_is_broken_and_a_newer_one_takes_its_place(
     group.began()
     assert order(group) == Compute(0, b"", 6)
     assert group.round == 6
+
+
+def test_strangers_that_take_all_files_keep_nobody_out_for_ever(
+    worker_1, caplog
+) -> None:
+    strangers = [socket.socket() for _ in range(3)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    taken = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        for stranger in strangers:
+            stranger.connect(("127.0.0.1", worker_1.port))
+        looks = 0
+        while "cannot be accepted" not in caplog.text and looks < 100:
+            threading.Event().wait(0.02)
+            looks += 1
+    finally:
+        for file in taken:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for stranger in strangers:
+            stranger.close()
+    greeting = wire.Greeting(round=5, sender=0, receiver=1)
+    address = ("127.0.0.1", worker_1.port)
+    with socket.create_connection(address, timeout=5) as connection:
+        wire.greet(connection, greeting, "secret")
+        worker_1.take(5, 0, go_on=lambda: True).close()

@@ -94,6 +94,23 @@ def test_silent_connections_take_a_few_threads_and_keep_no_probe_out(sends):
         assert threading.active_count() <= before + 1 + 2 * MAX_CONNECTIONS
 
 
+def test_readers_who_take_nothing_of_the_answer_keep_no_probe_out(monkeypatch):
+    """The kubelet ends a process whose probes are not answered."""
+    monkeypatch.setattr(serving, "SILENT_SECONDS", BOUND_SECONDS)
+    registry = CollectorRegistry()
+    long = "x" * 16_000_000  # more than any buffer of a socket
+    Gauge("elasticdl_test", "A number.", ["a"], registry=registry).labels(long).set(1)
+    server = MetricsServer(registry, ready=lambda: True, healthy=lambda: True)
+    asks = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+    try:
+        with connected(server.port, MAX_CONNECTIONS, asks) as readers:
+            for reader in readers:
+                reader.recv(1)  # it is being answered
+            assert get(server.port, "/healthz") == (200, "ok\n")
+    finally:
+        server.close()
+
+
 def test_a_connection_that_says_nothing_is_ended(monkeypatch):
     monkeypatch.setattr(serving, "SILENT_SECONDS", 0.05)
     with served() as server, connected(server.port, 1) as (peer,):

@@ -1,7 +1,8 @@
 """`elasticdl validate`: all mistakes of values files at once.
 
-Owns the printing; what is a mistake is in `job.values.file`, and what the platform of a
-namespace adds to a job or refuses in `job.values.defaults`.
+Owns the printing; what is a mistake is in `job.values.file`, what the platform of a
+namespace adds to a job or refuses in `job.values.defaults`, and the chart has the last
+word on files that are for a cluster.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING
 
 from elasticdl.cli.options.arguments import Verbs, add_verb
 from elasticdl.cli.options.where import add_cluster_options, is_cluster_asked, where
-from elasticdl.errors import ExitCode
+from elasticdl.errors import ExitCode, PlatformError
 from elasticdl.job.spec.kinds import Strategy
 
 if TYPE_CHECKING:
     from elasticdl.job.spec.job import JobSpec
     from elasticdl.job.spec.problems import Problem
+    from elasticdl.job.values.defaults import PlatformDefaults
     from elasticdl.job.values.document import ValuesFile
 
 
@@ -55,10 +57,10 @@ def validate(args: argparse.Namespace) -> int:
     mistakes = 0
     wrong = 0
     for file in args.files:
-        values, problems = read_values(file, overrides=args.overrides)
-        shown: list[str] = []
-        if values is not None and is_cluster_asked(args):
-            shown, problems = _in_cluster(args, values, str(file))
+        values, found = read_values(file, overrides=args.overrides)
+        problems, shown = list(map(str, found)), list[str]()
+        if values is not None:
+            problems, shown = _beyond_the_file(args, file, values)
         if not problems and values is not None:
             print(f"{file}: ok ({summary(values.job)})")
             for line in shown:
@@ -76,10 +78,58 @@ def validate(args: argparse.Namespace) -> int:
     return ExitCode.SPEC
 
 
+def _beyond_the_file(
+    args: argparse.Namespace, file: Path, values: ValuesFile
+) -> tuple[list[str], list[str]]:
+    """Return what platform and chart refuse of a good file, and lines to show."""
+    from elasticdl.job.values.defaults import PlatformDefaults
+
+    platform, namespace = PlatformDefaults(), values.job.namespace or "default"
+    shown: list[str] = []
+    if is_cluster_asked(args):
+        platform, namespace, shown, found = _in_cluster(args, values, str(file))
+        if found:
+            return list(map(str, found)), []
+    if not _is_for_chart(args, values):
+        return [], shown
+    return _of_chart(args, file, values, platform, namespace), shown
+
+
+def _is_for_chart(args: argparse.Namespace, values: ValuesFile) -> bool:
+    """Whether a file is for a cluster: a job of this machine needs no Helm."""
+    from elasticdl.client.cluster.submit import is_for_cluster
+
+    beside = values.model_fields_set - {"kind", "job"}
+    return is_cluster_asked(args) or is_for_cluster(values.job) or bool(beside)
+
+
+def _of_chart(
+    args: argparse.Namespace,
+    file: Path,
+    values: ValuesFile,
+    platform: PlatformDefaults,
+    namespace: str,
+) -> list[str]:
+    """Return what the chart refuses, as `train` tells it; nothing without Helm."""
+    from elasticdl.client.cluster.chart import find_chart
+    from elasticdl.client.cluster.helm import find_helm
+    from elasticdl.client.cluster.submit import refusal
+    from elasticdl.job.values.file import read_tree
+
+    try:
+        helm, chart = find_helm(args.environ.get("PATH")), find_chart()
+    except PlatformError as error:
+        print(f"{file}: not asked of the chart: {error}", file=sys.stderr)
+        return []
+    tree = read_tree(file, overrides=args.overrides)
+    said = refusal(tree, values, platform, helm=helm, chart=chart, namespace=namespace)
+    return [f"{file}: {said}"] if said else []
+
+
 def _in_cluster(
     args: argparse.Namespace, values: ValuesFile, file: str
-) -> tuple[list[str], list[Problem]]:
-    """Return the platform's values of a job as lines, and the cluster's problems.
+) -> tuple[PlatformDefaults, str, list[str], list[Problem]]:
+    """Return what the platform says, where, as lines, and the cluster's problems.
 
     Raises PlatformError where the cluster does not answer.
     """
@@ -100,7 +150,8 @@ def _in_cluster(
     fixed = [f"{path}: fixed by the platform" for path in platform.fixed]
     head = f"in namespace {cluster.namespace} of {cluster.context}, beside `job`:"
     shown = [head, *(f"  {line}" for line in told(origins(platform, given)) + fixed)]
-    return shown, [replace(problem, place=file) for problem in problems]
+    placed = [replace(problem, place=file) for problem in problems]
+    return platform, cluster.namespace, shown, placed
 
 
 def summary(job: JobSpec) -> str:

@@ -8,6 +8,7 @@ Must not print.
 from __future__ import annotations
 
 import copy
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -158,7 +159,11 @@ def errand_pod(
     spec["containers"] = [main]
     spec["restartPolicy"] = "Never"
     spec["activeDeadlineSeconds"] = _DEADLINE_SECONDS
+    # Of none it would have the cluster's 0, which pushes out workers.
     spec.pop("priorityClassName", None)
+    lowest = _template(config_map, _TEMPLATES[::-1])["spec"].get("priorityClassName")
+    if lowest:
+        spec["priorityClassName"] = lowest
     metadata = config_map["metadata"]
     return {
         "apiVersion": "v1",
@@ -182,6 +187,26 @@ def errand_pod(
         },
         "spec": spec,
     }
+
+
+def place_of(config_map: Object) -> tuple[str, str, PurePosixPath]:
+    """Return where the folders of jobs are: volume, folder in it, and path in pods."""
+    spec = _template(config_map, _TEMPLATES)["spec"]
+    main = _main(spec)
+    folder = PurePosixPath(_job_folder(main)).parent
+    mounts = [
+        one
+        for one in main.get("volumeMounts") or []
+        if folder.is_relative_to(one["mountPath"])
+    ]
+    mount: Object = max(mounts, key=lambda one: len(one["mountPath"]), default={})
+    for volume in spec.get("volumes") or []:
+        if volume["name"] == mount.get("name"):
+            source = {key: value for key, value in volume.items() if key != "name"}
+            claim = source.get("persistentVolumeClaim") or {}
+            name = claim.get("claimName") or json.dumps(source, sort_keys=True)
+            return str(name), str(mount.get("subPath") or ""), folder
+    return "", "", folder
 
 
 def _template(config_map: Object, keys: Sequence[str]) -> Object:

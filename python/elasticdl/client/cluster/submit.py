@@ -6,6 +6,7 @@ by `cli.submit`. Must not print.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -15,7 +16,7 @@ from elasticdl.client.cluster.defaults import notice, platform_of
 from elasticdl.client.cluster.helm import Helm, Values
 from elasticdl.client.cluster.job import ClusterJob
 from elasticdl.client.cluster.training_jobs import owner_of, path_of
-from elasticdl.errors import JobError, NotFoundError, PlatformError
+from elasticdl.errors import JobError, NotFoundError, PlatformError, SpecError
 from elasticdl.job.folder import Condition
 from elasticdl.job.names import LABEL_JOB
 from elasticdl.job.spec.job import JobSpec
@@ -31,6 +32,7 @@ from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.training_job import KIND
 
 _RELEASE = "meta.helm.sh/release-name"
+_OF_HELM = re.compile(r"^helm: (execution error at \([^)]*\): )?")
 _SCHEDULING = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
@@ -76,6 +78,28 @@ def render(values: ValuesFile, *, helm: Helm, chart: Path | None, where: Where) 
     named = Where(where.context, where.namespace or "default")
     found = charts.find_chart(chart)
     return helm.render(found, values.job.name, named, chart_values(values))
+
+
+def refusal(
+    tree: Values,
+    values: ValuesFile,
+    platform: PlatformDefaults,
+    *,
+    helm: Helm,
+    chart: Path,
+    namespace: str,
+) -> str:
+    """Return why the chart refuses a file's tree as `helm install -f` has it, or "".
+
+    A registry is not asked for: the platform may have it.
+    """
+    defaults = platform.defaults or {"images": {"registry": "registry.invalid"}}
+    given = {**tree, "jobs": {"defaults": defaults}}
+    try:
+        helm.render(chart, values.job.name, Where("", namespace), given)
+    except (PlatformError, SpecError) as error:
+        return _OF_HELM.sub("", str(error))
+    return ""
 
 
 def submit(

@@ -244,7 +244,7 @@ class ChartValues(SpecModel):
     )
     name_override: str = Field(
         "",
-        pattern=r"^([a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?)?$",
+        pattern=r"^([a-z]([-a-z0-9]{0,38}[a-z0-9])?)?$",
         description="Platform: what its NetworkPolicy and its exporter are called in "
         "place of `elasticdl`. Objects of a job keep their names, by which commands "
         "find them.",

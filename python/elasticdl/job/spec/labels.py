@@ -49,7 +49,8 @@ def _checked(
     return check
 
 
-def _schema(key: str, value: str) -> dict[str, Any]:
+def schema_of(key: str, value: str = "") -> dict[str, Any]:
+    """Return the schema of a mapping of texts, by patterns of keys and values."""
     texts = {"type": "string", **({"pattern": value} if value else {})}
     # Helm says of `propertyNames` not where it is.
     return {
@@ -65,12 +66,12 @@ Labels = Annotated[
     AfterValidator(
         _checked(LABEL_KEY_PATTERN, LABEL_VALUE_PATTERN, name="a label", form=_FORM)
     ),
-    WithJsonSchema(_schema(LABEL_KEY_PATTERN, LABEL_VALUE_PATTERN)),
+    WithJsonSchema(schema_of(LABEL_KEY_PATTERN, LABEL_VALUE_PATTERN)),
 ]
 Annotations = Annotated[
     dict[str, str],
     AfterValidator(_checked(LABEL_KEY_PATTERN, "", name="an annotation", form=_FORM)),
-    WithJsonSchema(_schema(LABEL_KEY_PATTERN, "")),
+    WithJsonSchema(schema_of(LABEL_KEY_PATTERN)),
 ]
 # Those of alerts and series.
 PrometheusLabels = Annotated[
@@ -83,6 +84,6 @@ PrometheusLabels = Annotated[
             form="letters, digits and `_`, not a digit first",
         )
     ),
-    WithJsonSchema(_schema(_ALERT_LABEL_PATTERN, "")),
+    WithJsonSchema(schema_of(_ALERT_LABEL_PATTERN)),
 ]
 Image = Annotated[str, Field(pattern=IMAGE_PATTERN)]

@@ -30,12 +30,13 @@ from elasticdl.job.spec.base import (
     SpecModel,
     UpdateMode,
 )
-from elasticdl.job.spec.labels import Image
+from elasticdl.job.spec.labels import LABEL_KEY_PATTERN, Image, schema_of
 from elasticdl.job.spec.problems import Problem, ProblemsError
 from elasticdl.job.spec.quantity import bytes_or_zero, is_whole, parse_bytes
 
 # Less cannot hold a process; it is mostly a number without its unit.
 _LEAST_MEMORY = 16 * 2**20
+_CLASS_FORM = "lower case letters, digits, `-` and `.`, no dash at the ends"
 # Whatever a maximum says: a grant is a text that anybody may have written.
 MOST_WORKERS = 100_000
 # What a container begins with: a volume in its place hides the program itself.
@@ -62,6 +63,11 @@ def _others_alone(extra: dict[str, str]) -> dict[str, str]:
         if not re.search(r"/|^(cpu|memory|ephemeral-storage|hugepages-.+)$", name)
     ]
     problems += [
+        Problem("", repr(name), "the name of a resource", "as `nvidia.com/gpu`")
+        for name in extra
+        if not re.search(LABEL_KEY_PATTERN, name)
+    ]
+    problems += [
         Problem(name, repr(amount), "a quantity", "write it as `1` or `8Gi`")
         for name, amount in extra.items()
         if not re.search(QUANTITY_PATTERN, amount)
@@ -76,7 +82,11 @@ def _others_alone(extra: dict[str, str]) -> dict[str, str]:
     return extra
 
 
-Extra = Annotated[dict[str, str], AfterValidator(_others_alone)]
+Extra = Annotated[
+    dict[str, str],
+    AfterValidator(_others_alone),
+    WithJsonSchema(schema_of(LABEL_KEY_PATTERN)),
+]
 
 
 def _number_as_text(value: Any) -> Any:
@@ -226,6 +236,7 @@ class MasterSpec(ReplicaSpec):
     )
     priority: str = Field(
         "high",
+        pattern=OBJECT_OR_NONE_PATTERN,
         description="Name of its PriorityClass; empty is the cluster's default. Below "
         "the workers' it would be pushed out before them.",
     )
@@ -249,6 +260,7 @@ class PsSpec(ReplicaSpec):
     replicas: int = Field(1, ge=1, le=10_000, description="Number of PS.")
     priority: str = Field(
         "high",
+        pattern=OBJECT_OR_NONE_PATTERN,
         description="Name of their PriorityClass; empty is the cluster's default. "
         "Below the workers' they would be pushed out before them.",
     )
@@ -388,12 +400,12 @@ class WorkerSpec(ReplicaSpec):
     def _share_or_name(cls, value: str) -> str:
         expected = "a PriorityClass, or a share of `high` workers from 0 to 1"
         if "=" in value:
-            share = value.partition("=")[2]
-            raise ProblemsError(
-                Problem("", repr(value), expected, f"write `{share}` for `{value}`")
-            )
+            form = f"write `{value.partition('=')[2]}` for `{value}`"
+            raise ProblemsError(Problem("", repr(value), expected, form))
         if re.fullmatch(r"[0-9.]+", value) and not _is_share(value):
             raise ProblemsError(Problem("", repr(value), expected, "write it as `0.5`"))
+        if not _is_share(value) and not re.search(OBJECT_OR_NONE_PATTERN, value):
+            raise ProblemsError(Problem("", repr(value), expected, _CLASS_FORM))
         return value
 
     @field_validator("memory_limit_max")

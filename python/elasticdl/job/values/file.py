@@ -10,6 +10,7 @@ put into words (`job.values.checking`) only when there is a mistake.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,14 @@ def read_values(
     except (OSError, UnicodeDecodeError) as error:
         return None, [_unreadable(path, error)]
     return parse_values(text, source=str(path), overrides=overrides)
+
+
+def read_tree(path: Path, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what stands in a file that `read_values` took, as other tools read it."""
+    tree: dict[str, Any] = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    _lay_over(tree, overrides)
+    plain: dict[str, Any] = json.loads(json.dumps(tree, default=str))
+    return plain
 
 
 def parse_values(

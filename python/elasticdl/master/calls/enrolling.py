@@ -93,14 +93,14 @@ class JobAuthority:
         except PlatformError as error:
             log.warning("%s; going on with the one of this master's start", error)
         else:
-            if found.has_key_of(self._authority):
+            if found.renews(self._authority):
                 self._authority = found
             elif found.pem != self._authority.pem:
                 log.error(
-                    "%s: the job's authority has another key now; the one before "
-                    "stays in force until the master is started again, which replaces "
-                    "all PS and workers: they do not believe the new one. With "
-                    "cert-manager set privateKey.rotationPolicy: Never",
+                    "%s: the job's authority has another key or name now; the one "
+                    "before stays in force until the master starts again, and "
+                    "replaces all PS and workers: they do not believe the new one. "
+                    "With cert-manager set privateKey.rotationPolicy: Never",
                     self._folder,
                 )
         self._say_when_it_ends()
@@ -111,7 +111,8 @@ class JobAuthority:
         if left < _FEW_DAYS:
             log.warning(
                 "%s: the job's authority ends in %.1f days, and no replica gets a "
-                "certificate afterwards; renew its Secret with the same key",
+                "certificate afterwards; renew its Secret with the same key and "
+                "subject",
                 self._folder,
                 left,
             )

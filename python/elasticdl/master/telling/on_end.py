@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 _PAUSES_SECONDS = (1.0, 4.0)
 # The end of the output has the error; the log is no place for all of it.
 _LINES_TOLD = 5
+_TOKENS = (names.ENV_TOKEN, names.ENV_METRICS_TOKEN)
 # The figures of a report; its lists may be long, and are in the file.
 _FIGURES = {
     "type", "strategy", "started", "seconds", "epochs", "steps", "version", "records",
@@ -80,7 +81,7 @@ class End:
 
     def environment(self) -> dict[str, str]:
         """Return the environment for the command."""
-        kept = {k: v for k, v in self.environ.items() if k != names.ENV_TOKEN}
+        kept = {k: v for k, v in self.environ.items() if k not in _TOKENS}
         # The command has the master's rights; workers can write the folder it starts
         # in. A Python among its programs imports nothing from there.
         return (
@@ -189,17 +190,32 @@ def _post(url: str, body: bytes, seconds: float, pause: Callable[[float], None])
             url, body, {"Content-Type": "application/json"}, method="POST"
         )
         try:
-            with urllib.request.urlopen(request, timeout=seconds) as answer:
+            with _OPENER.open(request, timeout=seconds) as answer:
                 answer.read(1)
         except urllib.error.HTTPError as error:
             problem = f"{_host(url)} answered {error.code} {error.reason}"
             if error.code < 500 and error.code not in (408, 429):
                 return problem  # it will not like it better the next time
+        except http.client.InvalidURL:  # its text has the URL, a secret
+            return (
+                f"the URL of {_host(url)} cannot be called: got a user, a port in "
+                "words or control characters in it, expected none"
+            )
         except (OSError, http.client.HTTPException, ValueError) as error:
             problem = f"{_host(url)} cannot be reached: {error}"
         else:
             return ""
     return f"{problem} ({WEBHOOK_TRIES} tries)"
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A POST that is sent elsewhere would be a GET without its body, and succeed."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow none: the status is an error then."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 def _host(url: str) -> str:

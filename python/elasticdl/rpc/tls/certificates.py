@@ -143,7 +143,14 @@ class Authority:
                 (folder / "tls.crt").read_bytes()
             )
             key = load_pem_private_key((folder / "tls.key").read_bytes(), None)
-        except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+            public, signs = certificate.public_key(), _signs(certificate)
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            UnsupportedAlgorithm,
+            x509.DuplicateExtension,
+        ) as error:
             raise _unusable(folder, str(error)) from error
         if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(
             key.curve, _CURVES
@@ -154,9 +161,9 @@ class Authority:
                 f"got a key of {curve}, expected one of P-256, P-384 or P-521 "
                 "(cert-manager: privateKey.algorithm ECDSA)",
             )
-        if key.public_key() != certificate.public_key():
+        if key.public_key() != public:
             raise _unusable(folder, "tls.key is not the key of tls.crt")
-        if not _signs(certificate):
+        if not signs:
             raise _unusable(
                 folder,
                 "tls.crt is no certificate of an authority that may sign any name "
@@ -196,9 +203,16 @@ class Authority:
         )
         return cls(certificate, key)
 
-    def has_key_of(self, other: Authority) -> bool:
-        """Whether another authority has the same key, so that its peers trust both."""
-        return self._key.public_key() == other._key.public_key()
+    def renews(self, other: Authority) -> bool:
+        """Whether peers of the other one believe what this one signs: by key and name.
+
+        An issuer is looked for by its name.
+        """
+        one, another = self._certificate, other._certificate
+        return (
+            self._key.public_key() == other._key.public_key()
+            and one.subject.public_bytes() == another.subject.public_bytes()
+        )
 
     def write(self, folder: Path) -> None:
         """Write `tls.crt` and `tls.key`, as `load` reads them."""
@@ -216,12 +230,11 @@ class Authority:
         """
         try:
             read = x509.load_pem_x509_csr(request)
-            valid = read.is_signature_valid
-        except (ValueError, InvalidSignature) as error:
+            valid, key = read.is_signature_valid, read.public_key()
+        except (ValueError, InvalidSignature, UnsupportedAlgorithm) as error:
             raise RefusedError(f"the request of {name} cannot be read: {error}") from (
                 error
             )
-        key = read.public_key()
         if not valid or not isinstance(key, ec.EllipticCurvePublicKey):
             raise RefusedError(
                 f"the request of {name} is not signed by a key of an elliptic curve"

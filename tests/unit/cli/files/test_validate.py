@@ -1,8 +1,10 @@
 """`elasticdl validate`: every file, every mistake, one exit code."""
 
 import argparse
+import os
 from pathlib import Path
 
+import pytest
 from elasticdl.cli.files import validate
 from elasticdl.errors import ExitCode
 
@@ -13,6 +15,7 @@ def run(*arguments):
     parser = argparse.ArgumentParser()
     validate.add_parser(parser.add_subparsers())
     args = parser.parse_args(["validate", *map(str, arguments)])
+    args.environ = dict(os.environ)
     return args.handler(args)
 
 
@@ -54,3 +57,60 @@ def test_overrides_are_checked_with_the_file(capsys):
     assert "1 worker)" in capsys.readouterr().out
     assert run(DIGITS, "--set", "worker.replicas=x") == ExitCode.SPEC
     assert "--set worker.replicas=x: job.worker.replicas" in capsys.readouterr().err
+
+
+JOB = (
+    "kind: job\n"
+    "job: {name: a, image: r/i:1, model: {definition: m.f}, data: {training: d"
+)
+OF_THE_CHART = {
+    "two authorities": (
+        "}}\ntls: {existingSecret: a, certManager: {issuer: b}}\n",
+        "tls: got both existingSecret `a` and certManager.issuer `b`",
+    ),
+    "a label of the chart's own": (
+        "}}\ncommonLabels: {helm.sh/chart: x}\n",
+        "commonLabels: got `helm.sh/chart`, expected other labels than",
+    ),
+    "a second main container": (
+        "}}\npods: {worker: {sidecars: [{name: main, image: x}]}}\n",
+        "pods.worker.sidecars, pods.worker.initContainers: got two containers",
+    ),
+    "two volumes in one place": (
+        "}, volumes: [{claimName: a, mountPath: /d}, {claimName: b, mountPath: /d}]}\n",
+        "job.volumes: got two volumes on `/d`, expected one",
+    ),
+    "a section that holds nothing": ("}}\npods:\n", "`pods:` holds nothing"),
+    "readers of metrics that are nobody": (
+        "}}\nnetworkPolicy: {metricsFrom: null}\n",
+        "`networkPolicy.metricsFrom:` holds nothing",
+    ),
+    "a command of no word": (
+        ", prepare: {command: []}}}\n",
+        "job.data.prepare",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), OF_THE_CHART.values(), ids=OF_THE_CHART)
+def test_what_the_chart_refuses_it_refuses_with_the_same_sentence(
+    text, said, capsys, tmp_path
+):
+    file = tmp_path / "a.yaml"
+    file.write_text(JOB + text)
+    assert run(file) == ExitCode.SPEC
+    (line, counted) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{file}: ")
+    assert said in line
+    assert counted == "1 mistake in 1 file"
+
+
+def test_a_job_of_this_machine_needs_no_chart_and_a_platform_may_have_the_registry(
+    capsys, tmp_path
+):
+    file = tmp_path / "a.yaml"
+    file.write_text(JOB.replace("image: r/i:1, ", "") + "}}\ntls: {enabled: false}\n")
+    assert run(file) == ExitCode.OK
+    parsed = capsys.readouterr()
+    assert "ok (job a" in parsed.out
+    assert not parsed.err

@@ -116,9 +116,20 @@ def test_an_errands_pod_asks_for_little_and_is_no_replica_of_the_job():
     (main,) = pod["spec"]["containers"]
     assert main["resources"]["requests"]["cpu"] == "100m"
     assert not {"ports", "readinessProbe"} & set(main)
-    assert "priorityClassName" not in pod["spec"]
     assert not any("job-name" in label for label in pod["metadata"]["labels"])
     assert pod["metadata"]["ownerReferences"][0]["uid"] == "u1"
+
+
+def test_an_errand_takes_the_place_of_no_worker():
+    """Without a class it has the cluster's 0, which pushes out all of training."""
+    worker = PS_YAML.replace("priorityClassName: high", "priorityClassName: low")
+    pod = audit_pod(config_map(**{"worker.yaml": worker}))
+    assert pod["spec"]["priorityClassName"] == "low"
+    assert audit_pod(config_map())["spec"]["priorityClassName"] == "high"
+    without = worker.replace("  priorityClassName: low\n", "")
+    assert "priorityClassName" not in without
+    pod = audit_pod(config_map(**{"worker.yaml": without}))
+    assert "priorityClassName" not in pod["spec"], "the job wants the cluster's default"
 
 
 def test_a_template_of_another_version_is_named_as_such():

@@ -17,7 +17,7 @@ from elasticdl.master.telling.on_end import End
 
 SAYS = """
 import json, os, sys
-names = ("JOB", "NAMESPACE", "STATE", "MESSAGE", "REPORT", "TOKEN")
+names = ("JOB", "NAMESPACE", "STATE", "MESSAGE", "REPORT", "TOKEN", "METRICS_TOKEN")
 told = {name: os.environ.get(f"ELASTICDL_{name}") for name in names}
 told["mine"] = os.environ.get("MINE")
 open(sys.argv[1], "w").write(json.dumps(told))
@@ -30,6 +30,8 @@ class Receiver(ThreadingHTTPServer):
     def __init__(self) -> None:
         self.posted: list[tuple[str, dict[str, object]]] = []
         self.answers: list[int] = []
+        self.sends_to = ""  # `Location` of each answer
+        self.asked: list[str] = []  # paths of GET
         self.silent = threading.Event()
         receiver = self
 
@@ -41,6 +43,13 @@ class Receiver(ThreadingHTTPServer):
                 if receiver.silent.is_set():
                     return
                 self.send_response(receiver.answers.pop(0) if receiver.answers else 204)
+                if receiver.sends_to:
+                    self.send_header("Location", receiver.sends_to)
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                receiver.asked.append(self.path)
+                self.send_response(200)
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
@@ -175,6 +184,30 @@ def test_a_refusal_is_final(receiver, tmp_path, caplog) -> None:
     assert "answered 404" in caplog.text
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed_and_no_success(
+    status, receiver, tmp_path, caplog
+) -> None:
+    """Followed, the POST becomes a GET without its body, of whatever address."""
+    receiver.answers = [status]
+    receiver.sends_to = f"{receiver.url}/elsewhere"
+    on_end.tell(OnEndSpec(webhook=receiver.url), end(tmp_path), pause=lambda _: None)
+    assert receiver.asked == []
+    assert len(receiver.posted) == 1
+    assert f"answered {status}" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("url", ["http://me:secret@host/x", "http://host/secret\x7f"])
+def test_a_url_that_cannot_be_called_does_not_reach_the_log(
+    url, tmp_path, caplog
+) -> None:
+    wanted = OnEndSpec(webhook_from="HOOK")
+    on_end.tell(wanted, end(tmp_path, environ={"HOOK": url}), pause=lambda _: None)
+    assert "job.onEnd.webhook: " in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_a_server_that_does_not_answer_is_given_up(receiver, tmp_path, caplog) -> None:
     receiver.silent.set()
     wanted = OnEndSpec(webhook=receiver.url, timeout_seconds=0.2)
@@ -185,7 +218,8 @@ def test_a_server_that_does_not_answer_is_given_up(receiver, tmp_path, caplog) -
 
 def test_a_command_learns_all_from_its_environment(tmp_path) -> None:
     out = tmp_path / "told.json"
-    environ = {"MINE": "kept", "ELASTICDL_TOKEN": "secret"}
+    secrets = {"ELASTICDL_TOKEN": "secret", "ELASTICDL_METRICS_TOKEN": "secret"}
+    environ = {"MINE": "kept", **secrets}
     failed = end(tmp_path, JobState.FAILED, message="worker-0 failed", environ=environ)
     on_end.tell(OnEndSpec(command=[sys.executable, "-c", SAYS, str(out)]), failed)
     assert json.loads(out.read_text()) == {
@@ -195,6 +229,7 @@ def test_a_command_learns_all_from_its_environment(tmp_path) -> None:
         "MESSAGE": "worker-0 failed",
         "REPORT": str(tmp_path / "report.json"),
         "TOKEN": None,
+        "METRICS_TOKEN": None,
         "mine": "kept",
     }
 

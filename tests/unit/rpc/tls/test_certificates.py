@@ -44,6 +44,7 @@ def made(
     only: str = "",
     subject: str = "CN=any",
     above: ec.EllipticCurvePrivateKey | None = None,
+    more: x509.ExtensionType | None = None,
 ) -> x509.Certificate:
     """A certificate; `above`: the key of the authority that it is of, not its own."""
     name = x509.Name.from_rfc4514_string(subject)
@@ -76,6 +77,8 @@ def made(
     if only:
         names = x509.NameConstraints([x509.DNSName(only)], None)
         builder = builder.add_extension(names, critical=True)
+    if more:
+        builder = builder.add_extension(more, critical=False)
     return builder.sign(above or key, hashes.SHA256())
 
 
@@ -89,8 +92,8 @@ def test_an_authority_is_read_as_it_was_written(tmp_path):
     authority.write(tmp_path)
     read = Authority.load(tmp_path)
     assert read.pem == authority.pem
-    assert read.has_key_of(authority)
-    assert not read.has_key_of(Authority.new())
+    assert read.renews(authority)
+    assert not read.renews(Authority.new())
 
 
 @pytest.mark.parametrize(
@@ -119,6 +122,15 @@ def test_an_unusable_authority_is_refused_with_its_reason(
 def test_key_and_certificate_have_to_be_of_each_other(tmp_path):
     write(tmp_path, made(new_key()), new_key())
     with pytest.raises(PlatformError, match=r"tls\.key is not the key"):
+        Authority.load(tmp_path)
+
+
+def test_a_certificate_whose_extensions_cannot_be_read_is_refused(tmp_path):
+    """At a renewal anything else would end the thread that renews."""
+    key = new_key()
+    broken = x509.UnrecognizedExtension(x509.BasicConstraints.oid, b"no DER")
+    write(tmp_path, made(key, ca=None, more=broken), key)
+    with pytest.raises(PlatformError, match="this job's authority cannot be used"):
         Authority.load(tmp_path)
 
 

@@ -393,6 +393,24 @@ def test_an_authority_that_is_renewed_in_time_keeps_its_replicas(tmp_path):
         master.close()
 
 
+def test_an_authority_that_comes_back_by_another_name_parts_nobody(tmp_path, caplog):
+    """Who knows the first one finds no issuer of that name, whatever its key."""
+    key = new_key()
+    folder = tmp_path / "authority"
+    folder.mkdir()
+    write(folder, made(key), key)
+    master = EncryptedMaster(folder)
+    try:
+        worker = master.replica(Role.WORKER)
+        write(folder, made(key, subject="CN=another"), key)
+        assert force(master.authority.identity)
+        assert force(worker)
+        assert client(master, worker).lease(LeaseRequest()) is not None
+        assert "another key or name" in caplog.text
+    finally:
+        master.close()
+
+
 def test_an_authority_may_be_of_another_one(tmp_path):
     """As an issuer of a site makes it: what is above it is no member's business."""
     root, key = new_key(), new_key()
