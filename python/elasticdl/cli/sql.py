@@ -76,14 +76,14 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="run no job: write its values file, its module and its data",
+        help="run nothing: write the values file of a TO TRAIN, its module and its data",
     )
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
-        help="where --dry-run writes (default: a folder of the model's name)",
+        help="where --dry-run writes (default: dry-run)",
     )
 
 
@@ -163,12 +163,10 @@ def _step(args: argparse.Namespace) -> int:
 
 def run_text(session: Session, text: str, *, debug: bool = False) -> int:
     """Run the statements of a text and print their answers; the exit code."""
-    from elasticdl.sql import planning
     from elasticdl.sql.problems import StatementError
-    from elasticdl.sql.running.statements import run_one
+    from elasticdl.sql.running.statements import read, run_one
 
-    source = session.source
-    statements = planning.read_statements(text, source.engine, source.schema)
+    statements = read(session, text)
     for number, statement in enumerate(statements, 1):
         try:
             for answer in run_one(session, statement, text):

@@ -24,10 +24,16 @@ from elasticdl.sql.plan import (
     Stored,
 )
 from elasticdl.sql.problems import StatementError
-from elasticdl.sql.registry import Description, ModelVersion, Registry
+from elasticdl.sql.registry import (
+    Description,
+    ModelVersion,
+    Registry,
+    write_description,
+)
 from elasticdl.sql.running import evaluate, explain, gradients, predict
 from elasticdl.sql.running.session import Bars, Session
 from elasticdl.sql.running.staging import stage
+from elasticdl.sql.running.statements import run
 from elasticdl.sql.running.train import prepare
 
 _TWO = "SELECT 1 AS x, 2 AS X, 1 AS y"
@@ -307,3 +313,39 @@ def test_a_view_is_no_place_for_answers(session: Session, tmp_path: Path) -> Non
         with pytest.raises(DataError, match="table v cannot be written"):
             parts.prepare(session, statement, _about("x"), tmp_path)
     assert not (tmp_path / "rows.parquet").exists()
+
+
+def test_a_dry_run_runs_nothing_but_trainings_without_their_job(
+    tmp_path: Path,
+) -> None:
+    """It once dropped models and tables, and ran predictions."""
+
+    def run_job(*_: object) -> Any:
+        raise AssertionError("no job is run here")
+
+    source = open_source(str(tmp_path / "shop.duckdb"))
+    registry = Registry(tmp_path / "models")
+    with registry.adding("m") as version:
+        write_description(version, _about("x"))
+    source.execute("CREATE TABLE t AS SELECT 1 AS x", most_rows=1)
+    session = Session(
+        source, registry, run_job, lambda _: None, dry_run=tmp_path / "dry"
+    )
+    train = "SELECT i AS x, i % 2 AS y FROM range(9) s(i) LABEL y INTO m"
+    for text in (
+        "DROP MODEL m",
+        "DROP TABLE t",
+        "SELECT * FROM t TO PREDICT p USING m",
+        "SELECT *, 1 AS y FROM t TO EVALUATE m",
+        "SELECT *, 1 AS y FROM t TO EXPLAIN m",
+    ):
+        with pytest.raises(StatementError, match=r"line 2, .* --dry-run runs nothing"):
+            list(run(session, f"{train};\n{text}"))
+    with pytest.raises(StatementError, match=r"line 2, .* a second TO TRAIN; --dry"):
+        list(run(session, f"{train};\n{train}"))
+    assert not (tmp_path / "dry").exists()
+    assert [one.reference for one in registry.all()] == ["m@1"]
+    assert source.execute("SELECT * FROM t", most_rows=1).rows == ((1,),)
+    assert len(list(run(session, f"SHOW MODELS; {train}"))) == 2
+    assert (tmp_path / "dry" / "job.yaml").exists()
+    source.close()

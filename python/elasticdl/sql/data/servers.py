@@ -77,12 +77,16 @@ def open_server(url: str) -> Server:
 
 
 def _engine(url: Any) -> Any:
-    """Return SQLAlchemy's engine; psycopg gives values as `types_postgresql` says."""
+    """Return SQLAlchemy's engine; psycopg gives values as `types_postgresql` says.
+
+    A connection is tried before it is used again: it idles while a job runs, and
+    servers end idle ones.
+    """
     import sqlalchemy
 
     if url.get_driver_name() != types_postgresql.DRIVER:
-        return sqlalchemy.create_engine(url)
-    engine = sqlalchemy.create_engine(url, use_native_hstore=False)
+        return sqlalchemy.create_engine(url, pool_pre_ping=True)
+    engine = sqlalchemy.create_engine(url, pool_pre_ping=True, use_native_hstore=False)
 
     @sqlalchemy.event.listens_for(engine, "connect")
     def prepare(connection: Any, _: object) -> None:
