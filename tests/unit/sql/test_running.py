@@ -349,3 +349,68 @@ def test_a_dry_run_runs_nothing_but_trainings_without_their_job(
     assert len(list(run(session, f"SHOW MODELS; {train}"))) == 2
     assert (tmp_path / "dry" / "job.yaml").exists()
     source.close()
+
+
+def test_answers_that_no_table_takes_are_kept(tmp_path: Path) -> None:
+    """They may be the work of hours, and the table was there when it was tried."""
+    source = open_source(f"sqlite:///{tmp_path / 't.sqlite'}")
+    session = Session(
+        source, Registry(tmp_path / "models"), lambda _: None, lambda _: None
+    )
+    statement = _read("SELECT 1 AS x TO PREDICT p USING m")
+    folder = tmp_path / "work"
+    (folder / "outputs").mkdir(parents=True)
+    assert predict.prepare(session, statement, _about("x"), folder) == 1
+    pq.write_table(
+        pa.table({"record": [0], "prediction": pa.array([0.75], pa.float32())}),
+        folder / "outputs" / "part-0.parquet",
+    )
+    source.execute("CREATE VIEW p AS SELECT 1 AS x", most_rows=1)
+    with pytest.raises(DataError, match="cannot be written.* kept in .*") as caught:
+        predict.finish(session, statement, _about("x"), folder, {})
+    kept = Path(str(caught.value).rpartition(" ")[2])
+    assert pq.read_table(kept).to_pylist() == [
+        {"x": 1, "prediction": 1, "probability": 0.75}
+    ]
+    assert not session.registry.all()
+    source.close()
+
+
+def test_a_file_that_cannot_be_written_is_told_before_a_job_runs(
+    session: Session, tmp_path: Path
+) -> None:
+    for place in ("nowhere/p.csv", "folder.csv"):
+        (tmp_path / "folder.csv").mkdir(exist_ok=True)
+        statement = _read(f"SELECT 1 AS x TO PREDICT '{tmp_path / place}' USING m")
+        with pytest.raises(DataError, match=r"\.csv: cannot be written; expected a"):
+            predict.prepare(session, statement, _about("x"), tmp_path)
+
+
+@pytest.mark.parametrize("num_classes", [0, 2, 3])
+def test_an_answer_that_is_no_number_is_null_and_told(
+    tmp_path: Path, num_classes: int
+) -> None:
+    """It passed for the second class, or the first of several."""
+    said: list[str] = []
+    source = open_source("", folder=tmp_path)
+    session = Session(
+        source, Registry(tmp_path / "models"), lambda _: None, said.append
+    )
+    head = {0: Head.NUMBER, 2: Head.BINARY, 3: Head.CLASSES}[num_classes]
+    label = LabelPlan("y", Kind.TEXT, head, num_classes, tuple("abc"[:num_classes]))
+    about = replace(_about("x"), label=label)
+    statement = _read("SELECT i AS x FROM range(2) t(i) TO PREDICT USING m")
+    predict.prepare(session, statement, about, tmp_path)
+    nan = float("nan")
+    some = [[nan] * 3, [0.2, 0.7, 0.1]] if num_classes == 3 else [nan, 0.25]
+    (tmp_path / "outputs").mkdir()
+    pq.write_table(
+        pa.table({"record": [0, 1], "prediction": some}),
+        tmp_path / "outputs" / "part-0.parquet",
+    )
+    (table,) = predict.finish(session, statement, about, tmp_path, {})
+    right = {0: (0.25,), 2: ("a", 0.75), 3: ("b", 0.7)}[num_classes]
+    nulls = (None,) * len(right)
+    assert table.rows == ((0, *nulls), (1, *right))
+    assert said[-1].startswith("1 row has NULL as `prediction`: the model's answer is")
+    source.close()
