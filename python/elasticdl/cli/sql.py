@@ -76,7 +76,7 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="run nothing: write the values file of a TO TRAIN, its module and its data",
+        help="run nothing: write the values file of a TO TRAIN, its module and data",
     )
     parser.add_argument(
         "-o",

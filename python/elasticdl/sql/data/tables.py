@@ -63,8 +63,8 @@ def refuse_in_mysql(connection: Any, schema: str, name: str) -> None:
     other = connection.execute(asked, values).scalar()
     if other is not None:
         raise DataError(
-            f"table {name} cannot be written: `{other}` has a foreign key to it, and no "
-            "table can come in its place; name another one"
+            f"table {name} cannot be written: `{other}` has a foreign key to it, and "
+            "no table can come in its place; name another one"
         )
 
 

@@ -292,7 +292,7 @@ def test_a_source_that_takes_no_tables_is_told_before_a_job_runs(
 ) -> None:
     sqlite3.connect(tmp_path / "t.sqlite").execute("CREATE TABLE t (x INT)")
     source = open_source(f"sqlite:///file:{tmp_path / 't.sqlite'}?mode=ro&uri=true")
-    with pytest.raises(DataError, match="table p cannot be written: .* readonly"):
+    with pytest.raises(DataError, match=r"table p cannot be written: .* readonly"):
         source.check_table("p")
     source.close()
 
