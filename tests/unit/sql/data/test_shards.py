@@ -148,7 +148,7 @@ def test_what_is_no_number_is_not_the_last_row_by_an_order(tmp_path, kind):
     """As NULL, which it stands for elsewhere; engines sort it behind all numbers."""
     source = open_source("")
     with source.rows(
-        f"SELECT i AS x, i % 2 AS y, CASE WHEN i % 10 = 0 THEN 'nan' ELSE i END::{kind}"
+        f"SELECT i AS x, i % 2 AS y, CASE WHEN i % 10 = 0 THEN 'nan'::{kind} ELSE i END"
         " AS day FROM range(100) t(i)"
     ) as rows:
         one = Staged(tmp_path / "s.parquet", rows.schema, 100)
