@@ -54,9 +54,9 @@ def read(session: Session, text: str) -> list[Statement]:
 def _not_dry(statements: list[Statement], *, keeps_tables: bool) -> Iterator[Problem]:
     """Yield which statements a dry run would have to run, or have no place for."""
     trainings = [one for one in statements if isinstance(one, Train)]
-    for one in trainings[1:]:
+    for second in trainings[1:]:
         said = "a second TO TRAIN; --dry-run writes the files of one into its folder"
-        yield Problem(one.at, said)
+        yield Problem(second.at, said)
     for one in statements:
         match one:
             case Predict() | Evaluate() | Explain() | DropModel():

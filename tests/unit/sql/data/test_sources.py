@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError
 from elasticdl.sql import planning
+from elasticdl.sql.data import embedded
 from elasticdl.sql.data.source import Source, open_source
 from elasticdl.sql.plan import Head, TrainPlan
 from elasticdl.sql.problems import StatementError
@@ -314,3 +316,35 @@ def test_a_server_that_is_away_at_the_end_is_told_in_one_line(tmp_path: Path) ->
     source = open_source(f"sqlite:///{tmp_path / 'nowhere' / 't.sqlite'}")
     with pytest.raises(DataError, match="table p cannot be written: unable to open"):
         source.put_table("p", tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("asked", ["rows", "execute", "working"])
+def test_ctrl_c_is_itself_while_the_engine_works(tmp_path: Path, asked: str) -> None:
+    """It was a RuntimeError, which ended a prompt and its tables in memory."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    endless = "SELECT count(*) FROM range(1_000_000_000_000) WHERE hash(range) = 1"
+
+    def work() -> None:
+        if asked == "execute":
+            source.execute(endless, most_rows=1)
+        elif asked == "rows":
+            with source.rows(endless) as rows:
+                rows.write(tmp_path / "rows.parquet")
+        else:
+            with embedded.working(tmp_path) as connection:
+                connection.execute(endless)
+
+    source = open_source("")
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert source.execute("SELECT 1", most_rows=1).rows == ((1,),)
+    source.close()
