@@ -7,7 +7,11 @@ printed. What statements do is in `elasticdl.sql`.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +22,8 @@ from elasticdl.errors import ElasticDLError, ExitCode, JobError, SpecError
 from elasticdl.job import names
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rich.console import Console
 
     from elasticdl.job.status import JobReport
@@ -76,14 +82,14 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="run no job: write its values file, its module and its data",
+        help="run nothing: write the values file of a TO TRAIN, its module and data",
     )
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
-        help="where --dry-run writes (default: a folder of the model's name)",
+        help="where --dry-run writes (default: dry-run)",
     )
 
 
@@ -107,16 +113,35 @@ def sql(args: argparse.Namespace) -> int:
     """Run the statements; stop at the first that fails."""
     from elasticdl.sql.data.source import open_source
 
-    if args.step is not None:
-        return _step(args)
-    text = _text(args)
-    if is_cluster_asked(args):
-        return _answered(_there(args), text, debug=args.debug)
-    source = open_source(args.db or args.environ.get(names.ENV_SQL_URL, ""))
+    with _stoppable():
+        if args.step is not None:
+            return _step(args)
+        text = _text(args)
+        if is_cluster_asked(args):
+            return _answered(_there(args), text, debug=args.debug)
+        source = open_source(args.db or args.environ.get(names.ENV_SQL_URL, ""))
+        try:
+            return _answered(_session(args, source), text, debug=args.debug)
+        finally:
+            source.close()
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Take SIGTERM for Ctrl-C: rows on disk, perhaps of many GB, go with it."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
     try:
-        return _answered(_session(args, source), text, debug=args.debug)
+        yield
     finally:
-        source.close()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _answered(session: Session, text: str | None, *, debug: bool) -> int:
@@ -163,12 +188,10 @@ def _step(args: argparse.Namespace) -> int:
 
 def run_text(session: Session, text: str, *, debug: bool = False) -> int:
     """Run the statements of a text and print their answers; the exit code."""
-    from elasticdl.sql import planning
     from elasticdl.sql.problems import StatementError
-    from elasticdl.sql.running.statements import run_one
+    from elasticdl.sql.running.statements import read, run_one
 
-    source = session.source
-    statements = planning.read_statements(text, source.engine, source.schema)
+    statements = read(session, text)
     for number, statement in enumerate(statements, 1):
         try:
             for answer in run_one(session, statement, text):

@@ -50,6 +50,8 @@ _ELSEWHERE = {
     (Part.EXPLAIN, "COLUMN"): "a model's columns are those that it was trained with",
 }
 
+_LOWER = ("postgresql", "cockroachdb", "redshift")
+
 
 def parse(text: str, engine: str) -> list[Statement]:
     """Return the statements of a text; StatementError has all mistakes in it."""
@@ -73,6 +75,8 @@ class _Statement:
         backslashes = cutting.sqlglot_dialect(engine) == "mysql"
         begin = one.begin if one.part is Part.PLAIN else one.clauses
         self._cut = one
+        # How it reads a table's name without quotes.
+        self._folded = str.lower if engine in _LOWER else str
         self._reader = Reader(text, begin, one.end, backslashes=backslashes)
         self._whole = text[one.begin : one.end]
         self._select = text[one.begin : one.select_end]
@@ -123,6 +127,8 @@ class _Statement:
         }[part]
         if reader.at_clause() or reader.now.sort is Sort.END:
             raise reader.failed(f"expected {what}")
+        if part is Part.PREDICT:
+            return reader.table_name(what, self._folded)
         return reader.long_name(what)
 
     def _clause(self) -> None:
@@ -150,7 +156,10 @@ class _Statement:
                 if part is Part.EXPLAIN
                 else "the name of the model",
             }[word]
-            self._names[word] = reader.long_name(what)
+            if word == "INTO" and part not in (Part.TRAIN, Part.LABEL):
+                self._names[word] = reader.table_name(what, self._folded)
+            else:
+                self._names[word] = reader.long_name(what)
 
     def _no_clause(self, token: Token) -> str:
         part = self._cut.part

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import ElasticDLError
-from elasticdl.sql import planning, signatures
+from elasticdl.sql import signatures
 from elasticdl.sql.attributes import FAMILIES
 from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.models import MODELS, SYNONYMS
 from elasticdl.sql.running.session import Answer, Session, Told
-from elasticdl.sql.running.statements import run_one
+from elasticdl.sql.running.statements import read, run_one
 
 _HISTORY = "~/.elasticdl/sql_history"
 _LEAVE = ("exit", "quit", "\\q")
@@ -71,8 +71,7 @@ def prompt(
 def run_text(session: Session, text: str) -> Iterator[Answer]:
     """Run statements; a mistake is an answer too, and the prompt goes on."""
     try:
-        source = session.source
-        for statement in planning.read_statements(text, source.engine, source.schema):
+        for statement in read(session, text):
             yield from run_one(session, statement, text)
     except ElasticDLError as error:
         yield Told((f"error: {error}",))

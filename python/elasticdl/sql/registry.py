@@ -16,6 +16,8 @@ moment it has its model.json, which is written last. Called by `sql.running` and
         data/             shards and vocabularies; shards of the newest version alone
     <root>/.dropped/<name>@<version>
         says, empty, that the numbers up to this one are used up
+    <root>/.answers/<table>-<digits>.parquet
+        what a PREDICT answered, where its table could not be written at the end
     <root>/<name>/.runs/<job>/
         a version that a job in a cluster makes: its paths are in the job's values file
         before anybody knows the number, which is then a link to it. It counts once the
@@ -26,6 +28,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -51,7 +54,7 @@ from elasticdl.sql.plan import (
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_])?")
 _MODEL_FILE = "model.json"
 RUNS = ".runs"
-_DROPPED = ".dropped"
+_DROPPED, _ANSWERS = ".dropped", ".answers"
 
 
 @dataclass(frozen=True)
@@ -272,6 +275,14 @@ class Registry:
             shutil.rmtree(aside)
         _remove_empty(self.root / one.name / RUNS, self.root / one.name)
         return gone
+
+    def keep_answers(self, table: str, parquet: Path) -> Path:
+        """Copy answers that a job gave and no table took; return where they are."""
+        plain = re.sub(r"[^A-Za-z0-9_]+", "-", table)[-60:]
+        place = self.root / _ANSWERS / f"{plain}-{secrets.token_hex(4)}.parquet"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(parquet, place)
+        return place
 
     def _dropped(self, name: str) -> list[int]:
         """Return numbers that a name had once; the largest are enough."""

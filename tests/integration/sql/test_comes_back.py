@@ -386,5 +386,27 @@ def test_a_view_of_mariadb_is_no_target(tmp_path: Path) -> None:
         source.close()
 
 
+def test_a_table_of_mariadb_that_could_not_be_swapped_is_refused(
+    tmp_path: Path,
+) -> None:
+    """At the end it would have left the other table with a key to a renamed one."""
+    with servers.mariadb(tmp_path / "server") as one:
+        source = open_source(one.url)
+        _run(
+            source,
+            "CREATE TABLE back (n INT PRIMARY KEY)",
+            "CREATE TABLE child (n INT, FOREIGN KEY (n) REFERENCES back (n))",
+        )
+        with pytest.raises(DataError, match="`child` has a foreign key to it"):
+            source.check_table("back")
+        with pytest.raises(DataError, match="has 80 characters, MySQL takes 64"):
+            source.check_table("x" * 80)
+        with pytest.raises(DataError, match="denied"):
+            source.check_table("nowhere.back")
+        source.check_table("other")
+        assert _run(source, "SHOW TABLES") == (("back",), ("child",))
+        source.close()
+
+
 def _statements(text: str) -> list[str]:
     return [one.sql for one in planning.read_statements(text, "mysql")]

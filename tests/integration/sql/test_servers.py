@@ -156,6 +156,24 @@ def test_a_table_takes_the_place_of_one_that_it_was_read_from(server, source, tm
     assert tables.rows == ()
 
 
+def test_a_connection_that_the_server_ended_meanwhile_loses_no_answers(
+    server, source, tmp_path
+):
+    """It idles while the job runs; servers and firewalls end such ones."""
+    with source.rows(f"{SERIES[server[0]]} LIMIT 5") as rows:
+        rows.write(tmp_path / "late.parquet")
+    ends = {
+        "mariadb": "KILL {}",
+        "postgresql": "SELECT pg_terminate_backend({})",
+    }
+    whose = {"mariadb": "connection_id()", "postgresql": "pg_backend_pid()"}
+    ((number,),) = execute(source, f"SELECT {whose[server[0]]}").rows
+    other = open_source(server[1].url)
+    execute(other, ends[server[0]].format(number))
+    other.close()
+    assert source.put_table("late", tmp_path / "late.parquet") == 5
+
+
 def test_a_model_learns_from_a_server_and_predicts_into_it(server, source, tmp_path):
     """In place of the table that it reads."""
     execute(source, "DROP TABLE IF EXISTS readings")

@@ -24,10 +24,16 @@ from elasticdl.sql.plan import (
     Stored,
 )
 from elasticdl.sql.problems import StatementError
-from elasticdl.sql.registry import Description, ModelVersion, Registry
+from elasticdl.sql.registry import (
+    Description,
+    ModelVersion,
+    Registry,
+    write_description,
+)
 from elasticdl.sql.running import evaluate, explain, gradients, predict
 from elasticdl.sql.running.session import Bars, Session
 from elasticdl.sql.running.staging import stage
+from elasticdl.sql.running.statements import run
 from elasticdl.sql.running.train import prepare
 
 _TWO = "SELECT 1 AS x, 2 AS X, 1 AS y"
@@ -307,3 +313,104 @@ def test_a_view_is_no_place_for_answers(session: Session, tmp_path: Path) -> Non
         with pytest.raises(DataError, match="table v cannot be written"):
             parts.prepare(session, statement, _about("x"), tmp_path)
     assert not (tmp_path / "rows.parquet").exists()
+
+
+def test_a_dry_run_runs_nothing_but_trainings_without_their_job(
+    tmp_path: Path,
+) -> None:
+    """It once dropped models and tables, and ran predictions."""
+
+    def run_job(*_: object) -> Any:
+        raise AssertionError("no job is run here")
+
+    source = open_source(str(tmp_path / "shop.duckdb"))
+    registry = Registry(tmp_path / "models")
+    with registry.adding("m") as version:
+        write_description(version, _about("x"))
+    source.execute("CREATE TABLE t AS SELECT 1 AS x", most_rows=1)
+    session = Session(
+        source, registry, run_job, lambda _: None, dry_run=tmp_path / "dry"
+    )
+    train = "SELECT i AS x, i % 2 AS y FROM range(9) s(i) LABEL y INTO m"
+    for text in (
+        "DROP MODEL m",
+        "DROP TABLE t",
+        "SELECT * FROM t TO PREDICT p USING m",
+        "SELECT *, 1 AS y FROM t TO EVALUATE m",
+        "SELECT *, 1 AS y FROM t TO EXPLAIN m",
+    ):
+        with pytest.raises(StatementError, match=r"line 2, .* --dry-run runs nothing"):
+            list(run(session, f"{train};\n{text}"))
+    with pytest.raises(StatementError, match=r"line 2, .* a second TO TRAIN; --dry"):
+        list(run(session, f"{train};\n{train}"))
+    assert not (tmp_path / "dry").exists()
+    assert [one.reference for one in registry.all()] == ["m@1"]
+    assert source.execute("SELECT * FROM t", most_rows=1).rows == ((1,),)
+    assert len(list(run(session, f"SHOW MODELS; {train}"))) == 2
+    assert (tmp_path / "dry" / "job.yaml").exists()
+    source.close()
+
+
+def test_answers_that_no_table_takes_are_kept(tmp_path: Path) -> None:
+    """They may be the work of hours, and the table was there when it was tried."""
+    source = open_source(f"sqlite:///{tmp_path / 't.sqlite'}")
+    session = Session(
+        source, Registry(tmp_path / "models"), lambda _: None, lambda _: None
+    )
+    statement = _read("SELECT 1 AS x TO PREDICT p USING m")
+    folder = tmp_path / "work"
+    (folder / "outputs").mkdir(parents=True)
+    assert predict.prepare(session, statement, _about("x"), folder) == 1
+    pq.write_table(
+        pa.table({"record": [0], "prediction": pa.array([0.75], pa.float32())}),
+        folder / "outputs" / "part-0.parquet",
+    )
+    source.execute("CREATE VIEW p AS SELECT 1 AS x", most_rows=1)
+    with pytest.raises(DataError, match=r"cannot be written.* kept in ") as caught:
+        predict.finish(session, statement, _about("x"), folder, {})
+    kept = Path(str(caught.value).rpartition(" ")[2])
+    assert pq.read_table(kept).to_pylist() == [
+        {"x": 1, "prediction": 1, "probability": 0.75}
+    ]
+    assert not session.registry.all()
+    source.close()
+
+
+def test_a_file_that_cannot_be_written_is_told_before_a_job_runs(
+    session: Session, tmp_path: Path
+) -> None:
+    for place in ("nowhere/p.csv", "folder.csv"):
+        (tmp_path / "folder.csv").mkdir(exist_ok=True)
+        statement = _read(f"SELECT 1 AS x TO PREDICT '{tmp_path / place}' USING m")
+        with pytest.raises(DataError, match=r"\.csv: cannot be written; expected a"):
+            predict.prepare(session, statement, _about("x"), tmp_path)
+
+
+@pytest.mark.parametrize("num_classes", [0, 2, 3])
+def test_an_answer_that_is_no_number_is_null_and_told(
+    tmp_path: Path, num_classes: int
+) -> None:
+    """It passed for the second class, or the first of several."""
+    said: list[str] = []
+    source = open_source("", folder=tmp_path)
+    session = Session(
+        source, Registry(tmp_path / "models"), lambda _: None, said.append
+    )
+    head = {0: Head.NUMBER, 2: Head.BINARY, 3: Head.CLASSES}[num_classes]
+    label = LabelPlan("y", Kind.TEXT, head, num_classes, tuple("abc"[:num_classes]))
+    about = replace(_about("x"), label=label)
+    statement = _read("SELECT i AS x FROM range(2) t(i) TO PREDICT USING m")
+    predict.prepare(session, statement, about, tmp_path)
+    nan = float("nan")
+    some = [[nan] * 3, [0.2, 0.7, 0.1]] if num_classes == 3 else [nan, 0.25]
+    (tmp_path / "outputs").mkdir()
+    pq.write_table(
+        pa.table({"record": [0, 1], "prediction": some}),
+        tmp_path / "outputs" / "part-0.parquet",
+    )
+    (table,) = predict.finish(session, statement, about, tmp_path, {})
+    right = {0: (0.25,), 2: ("a", 0.75), 3: ("b", 0.7)}[num_classes]
+    nulls = (None,) * len(right)
+    assert table.rows == ((0, *nulls), (1, *right))
+    assert said[-1].startswith("1 row has NULL as `prediction`: the model's answer is")
+    source.close()

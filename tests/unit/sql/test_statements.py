@@ -6,7 +6,7 @@ import pytest
 from elasticdl.sql import planning
 from elasticdl.sql.clauses import parse
 from elasticdl.sql.problems import StatementError
-from elasticdl.sql.statements import Plain, Predict, Train
+from elasticdl.sql.statements import Evaluate, Plain, Predict, Train
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,6 +89,41 @@ def test_the_last_name_of_a_target_is_the_column() -> None:
     assert statement.table is not None
     assert statement.column is not None
     assert (statement.table.text, statement.column.text) == ("db.r", "class")
+
+
+@pytest.mark.parametrize(
+    ("target", "table", "column"),
+    [
+        ('"o u"."my guess"', "o u", "my guess"),
+        ('main."o u".g', "main.o u", "g"),
+        ('r."G"', "r", "G"),
+        ("People.Guess", "people", "guess"),
+        ('"People".Guess', "People", "guess"),
+        ('"People"', "People", None),
+        ("People", "people", None),
+        ("'Out.csv'", "Out.csv", None),
+    ],
+)
+def test_a_target_is_read_as_postgresql_reads_names(
+    target: str, table: str, column: str | None
+) -> None:
+    """`People` made a table that `FROM People` does not find, beside the one meant."""
+    (statement,) = parse(f"SELECT 1 TO PREDICT {target} USING M", "postgresql")
+    assert isinstance(statement, Predict)
+    assert statement.table is not None
+    assert statement.table.text == table
+    assert (statement.column.text if statement.column else None) == column
+    assert statement.using.text == "M"
+
+
+def test_a_target_keeps_its_letters_where_the_engine_keeps_them() -> None:
+    for engine in ("duckdb", "mysql", "sqlite"):
+        (statement,) = parse("SELECT 1 TO EVALUATE m INTO Figures", engine)
+        assert isinstance(statement, Evaluate)
+        assert statement.into is not None
+        assert statement.into.text == "Figures"
+    with pytest.raises(StatementError, match=r"`a\.b` has a dot, which no table's"):
+        parse('SELECT 1 TO PREDICT "a.b".c USING m', "duckdb")
 
 
 def test_statements_come_in_order() -> None:

@@ -69,6 +69,17 @@ def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) 
 
 
 @contextmanager
+def _interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt for what the engine makes of one while it works."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "Query interrupted" not in str(error):
+            raise
+        raise KeyboardInterrupt from error
+
+
+@contextmanager
 def working(spill: Path) -> Iterator[Any]:
     """Give a connection for work on staged rows; what it spills is gone afterwards.
 
@@ -76,7 +87,8 @@ def working(spill: Path) -> Iterator[Any]:
     """
     connection = connect(spill=spill)
     try:
-        yield connection
+        with _interrupts():
+            yield connection
     except import_duckdb().Error as error:
         raise failed(error, doing="the rows cannot be converted") from error
     finally:
@@ -102,10 +114,11 @@ class Embedded:
         duckdb = import_duckdb()
         self._begin()  # In one transaction, so that the preview is of the same rows.
         try:
-            relation = self.connection.sql(select)
-            if relation is None:
-                raise DataError("the statement before TO returns no rows")
-            yield EmbeddedRows(relation)
+            with _interrupts():
+                relation = self.connection.sql(select)
+                if relation is None:
+                    raise DataError("the statement before TO returns no rows")
+                yield EmbeddedRows(relation)
         except duckdb.Error as error:
             raise failed(error, doing="the query failed") from error
         finally:
@@ -114,6 +127,7 @@ class Embedded:
     def schema(self, select: str) -> Schema | None:
         return schema_or_none(self.rows, select)
 
+    @_interrupts()
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         duckdb = import_duckdb()
         try:
@@ -137,6 +151,7 @@ class Embedded:
         finally:
             self._give_up()
 
+    @_interrupts()
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         duckdb = import_duckdb()
         run = self.connection.execute

@@ -53,7 +53,8 @@ def join(
 ) -> int:
     """Write the staged rows with their predictions to a Parquet file; how many.
 
-    Raises DataError unless each row has exactly one prediction.
+    What the model has no number for is NULL. Raises DataError unless each row has
+    exactly one prediction.
     """
     files = literal(str(parts / "part-*.parquet"))
     kept = [c for c in staged.schema.names if c.lower() != names.prediction.lower()]
@@ -71,6 +72,16 @@ def join(
     return embedded.count_rows(out)
 
 
+def count_without(out: Path, names: Names) -> int:
+    """Return in how many rows of a joined file the model had no number to say."""
+    with embedded.working(out.parent) as connection:
+        (found,) = connection.execute(
+            f"SELECT count_if({identifier(names.prediction)} IS NULL) FROM "
+            f"read_parquet({literal(str(out))})"
+        ).fetchone()
+    return int(found)
+
+
 def _check(connection: Any, files: str, num_rows: int) -> None:
     found, different = connection.execute(
         f"SELECT count(*), count(DISTINCT record) FROM read_parquet({files})"
@@ -86,17 +97,23 @@ def _answers(label: LabelPlan, names: Names) -> list[str]:
     """Return the added columns, of a model's numbers as `p.prediction`."""
     number = f"p.{identifier(PREDICTION)}"
     if label.head is Head.NUMBER:
-        return [f"CAST({number} AS DOUBLE) AS {identifier(names.prediction)}"]
+        number = f"CASE WHEN NOT isnan({number}) THEN CAST({number} AS DOUBLE) END"
+        return [f"{number} AS {identifier(names.prediction)}"]
     if label.head is Head.BINARY:
+        known = f"NOT isnan({number})"
         place = f"CASE WHEN {number} >= 0.5 THEN 2 ELSE 1 END"
         chance = f"greatest({number}, 1 - {number})"
     else:
+        # The engine takes what is no number for the largest one.
+        known = f"NOT isnan(list_max({number}))"
         place = f"list_position({number}, list_max({number}))"
         chance = f"list_max({number})"
     classes = f"[{', '.join(_constant(label, one) for one in label.classes)}]"
     return [
-        f"({classes})[{place}] AS {identifier(names.prediction)}",
-        f"CAST({chance} AS DOUBLE) AS {identifier(names.probability)}",
+        f"CASE WHEN {known} THEN ({classes})[{place}] END "
+        f"AS {identifier(names.prediction)}",
+        f"CASE WHEN {known} THEN CAST({chance} AS DOUBLE) END "
+        f"AS {identifier(names.probability)}",
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,12 +77,16 @@ def open_server(url: str) -> Server:
 
 
 def _engine(url: Any) -> Any:
-    """Return SQLAlchemy's engine; psycopg gives values as `types_postgresql` says."""
+    """Return SQLAlchemy's engine; psycopg gives values as `types_postgresql` says.
+
+    A connection is tried before it is used again: it idles while a job runs, and
+    servers end idle ones.
+    """
     import sqlalchemy
 
     if url.get_driver_name() != types_postgresql.DRIVER:
-        return sqlalchemy.create_engine(url)
-    engine = sqlalchemy.create_engine(url, use_native_hstore=False)
+        return sqlalchemy.create_engine(url, pool_pre_ping=True)
+    engine = sqlalchemy.create_engine(url, pool_pre_ping=True, use_native_hstore=False)
 
     @sqlalchemy.event.listens_for(engine, "connect")
     def prepare(connection: Any, _: object) -> None:
@@ -159,9 +163,10 @@ class Server:
             if self.engine == "postgresql":
                 self._try_swap(schema, last)
                 return
+            self._try_beside(schema, last)
             views = sqlalchemy.inspect(self._engine).get_view_names(schema or None)
         except exc.SQLAlchemyError as error:
-            if getattr(_original(error), "sqlstate", "") == _LOCKED:
+            if _is_busy(_original(error)):
                 return  # Somebody reads it just now: it can be seen at the end alone.
             raise self._failed(error, f"table {name} cannot be written") from None
         except NotImplementedError:  # of a dialect
@@ -171,6 +176,19 @@ class Server:
                 f"`{name}` is a view, in whose place no table can come; name another "
                 "table, or drop the view"
             )
+
+    def _try_beside(self, schema: str, name: str) -> None:
+        """Make an empty table and drop it, as rights and places may be missing."""
+        from sqlalchemy import Column, Integer, MetaData, Table
+
+        table = Table(
+            _aside(name), MetaData(), Column("x", Integer), schema=schema or None
+        )
+        with self._engine.begin() as connection:
+            if self.engine in tables.MYSQL:
+                tables.refuse_in_mysql(connection, schema, name)
+            table.create(connection)
+            table.drop(connection)
 
     def _try_swap(self, schema: str, name: str) -> None:
         """Put an empty table in place, and take it back: other engines could not."""
@@ -207,7 +225,11 @@ class Server:
                 for statement in self._swap(aside, last, schema):
                     connection.exec_driver_sql(statement)
         except exc.SQLAlchemyError as error:
-            with self._engine.begin() as connection:
+            # Where nothing answers any more, nothing can be dropped either.
+            with (
+                suppress(exc.SQLAlchemyError),
+                self._engine.begin() as connection,
+            ):
                 table.drop(connection, checkfirst=True)
             raise self._failed(error, f"table {name} cannot be written") from None
         return written
@@ -253,6 +275,13 @@ class Server:
 def _aside(name: str) -> str:
     """Return the name of a table that is made to take another one's place."""
     return f"{name[:40]}_{secrets.token_hex(4)}"
+
+
+def _is_busy(error: BaseException) -> bool:
+    """Whether others use what is asked for, says PostgreSQL or SQLite."""
+    if getattr(error, "sqlstate", "") == _LOCKED:
+        return True
+    return getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY"
 
 
 def _original(error: BaseException) -> BaseException:

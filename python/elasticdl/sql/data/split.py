@@ -78,7 +78,10 @@ def _column(schema: Schema, name: str) -> Column:
 
 def _by_order(connection: Any, rows: str, schema: Schema, plan: SplitPlan) -> Division:
     """Divide at a value; rows of the same value are on one side."""
-    name = identifier(_column(schema, plan.order).name)
+    column = _column(schema, plan.order)
+    name = identifier(column.name)
+    if column.kind is Kind.NUMBER:  # What is no number would be the last, not NULL.
+        name = f"CASE WHEN NOT isnan(CAST({name} AS DOUBLE)) THEN {name} END"
     (total,) = connection.execute(f"SELECT count({name}) FROM {rows}").fetchone()
     wanted = max(1, round(total * (1 - plan.fraction)))
     # Counted by value: a sort of all rows would not fit the memory.

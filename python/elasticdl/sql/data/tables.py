@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from elasticdl.errors import DataError
 from elasticdl.sql.data import types
 from elasticdl.sql.data.source import NO_COLUMNS
 from elasticdl.sql.plan import Kind, Schema
@@ -20,6 +21,7 @@ MYSQL = ("mysql", "mariadb")
 STRICT = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
 _INTERVALS = (*MYSQL, "postgresql")
 _INSERT_ROWS = 2000
+_MYSQL_NAME = 64  # Characters of a table's.
 
 
 def columns(parquet_file: Path, engine: str, came: Schema = NO_COLUMNS) -> list[Any]:
@@ -41,6 +43,29 @@ def columns(parquet_file: Path, engine: str, came: Schema = NO_COLUMNS) -> list[
         )
         for one in schema
     ]
+
+
+def refuse_in_mysql(connection: Any, schema: str, name: str) -> None:
+    """Raise DataError where only the last statements of a swap would fail."""
+    if len(name) > _MYSQL_NAME:
+        raise DataError(
+            f"table `{name}`: its name has {len(name)} characters, MySQL takes "
+            f"{_MYSQL_NAME}"
+        )
+    import sqlalchemy
+
+    asked = sqlalchemy.text(
+        "SELECT table_name FROM information_schema.key_column_usage WHERE "
+        "referenced_table_schema = coalesce(:schema, database()) AND "
+        "referenced_table_name = :name AND table_name <> :name"
+    )
+    values = {"schema": schema or None, "name": name}
+    other = connection.execute(asked, values).scalar()
+    if other is not None:
+        raise DataError(
+            f"table {name} cannot be written: `{other}` has a foreign key to it, and "
+            "no table can come in its place; name another one"
+        )
 
 
 def decimals_of(came: Schema) -> Schema:

@@ -131,6 +131,30 @@ class Reader:
             self.next()
         return Name(whole.text, self.place(whole))
 
+    def table_name(self, what: str, folded: Callable[[str], str]) -> Name:
+        """Read a table's name, perhaps with its schema and a column: `a."b c".d`.
+
+        `folded` is how the engine reads a name without quotes.
+        """
+        token = self.now
+        first = self.long_name(what)
+        parts = [first.text if first.quoted else folded(first.text)]
+        while self.now.text == "." and self.now.sort is Sort.SIGN:
+            self.next()
+            if self.now.sort not in (Sort.WORD, Sort.QUOTED):
+                raise self.failed(f"expected a name, got `{self.now.text}`")
+            part = self.next()
+            parts.append(folded(part.text) if part.sort is Sort.WORD else part.text)
+        if len(parts) == 1:
+            return Name(parts[0], first.at, first.quoted)
+        dotted = [one for one in (parts if first.quoted else parts[1:]) if "." in one]
+        if dotted:
+            message = f"`{dotted[0]}` has a dot, which no table's name here may have"
+            raise self.failed(message, token)
+        last = self._tokens[self._i - 1]
+        at = self.at(token.begin, last.end - token.begin)
+        return Name(".".join(parts), at)
+
     def column_name(self, what: str) -> Name:
         """Read one column's name, perhaps with its table's before it."""
         token = self.now

@@ -6,6 +6,7 @@ Owns these parts, and where answers of all statements are put. Called by
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -69,10 +70,22 @@ def finish(
     names = results.names_beside(staged.schema.names, column)
     out = folder / "predicted.parquet"
     results.join(staged, folder / "outputs", out, label=about.label, names=names)
+    without = results.count_without(out, names)
+    if without:
+        rows = "1 row has" if without == 1 else f"{without:,} rows have"
+        session.say(
+            f"{rows} NULL as `{names.prediction}`: the model's answer is no number, as "
+            "where numbers are far beyond those that it was trained with"
+        )
     if statement.table is None:
         return [_shown(out)]
     table = statement.table.text
-    number = put(session, table, out, staged.schema)
+    try:
+        number = put(session, table, out, staged.schema)
+    except (DataError, SpecError) as error:
+        # A job of hours made them.
+        kept = session.registry.keep_answers(table, out)
+        raise DataError(f"{error}; the answers are kept in {kept}") from error
     lines = [f"{number:,} rows with {_added(about, names)} in {table}"]
     if not session.source.keeps_tables and not table.endswith(_FILE_ENDINGS):
         lines.append(
@@ -100,8 +113,16 @@ def _shown(parquet: Path) -> Table:
 
 def check_place(session: Session, table: Name | None) -> None:
     """Raise DataError where an answer could not be put in place behind the job."""
-    if table is not None and not table.text.endswith(_FILE_ENDINGS):
+    if table is None:
+        return
+    if not table.text.endswith(_FILE_ENDINGS):
         session.source.check_table(table.text)
+        return
+    place = Path(table.text).expanduser()
+    if not os.access(place.parent, os.W_OK) or place.is_dir():
+        raise DataError(
+            f"{place}: cannot be written; expected a file in a folder that is there"
+        )
 
 
 def put(session: Session, table: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from elasticdl.errors import NotFoundError
 from elasticdl.sql import planning
+from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.registry import ModelVersion, read_description
 from elasticdl.sql.running.questions import ask
 from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
@@ -35,9 +36,41 @@ def run(session: Session, text: str) -> Iterator[tuple[Statement, list[Answer]]]
     All of them are parsed before the first one runs. Raises what the first one that
     fails raises.
     """
-    source = session.source
-    for statement in planning.read_statements(text, source.engine, source.schema):
+    for statement in read(session, text):
         yield statement, run_one(session, statement, text)
+
+
+def read(session: Session, text: str) -> list[Statement]:
+    """Return a text's statements; StatementError has all mistakes in them."""
+    source = session.source
+    statements = planning.read_statements(text, source.engine, source.schema)
+    if session.dry_run is not None:
+        problems = list(_not_dry(statements, keeps_tables=source.keeps_tables))
+        if problems:
+            raise StatementError(text, problems)
+    return statements
+
+
+def _not_dry(statements: list[Statement], *, keeps_tables: bool) -> Iterator[Problem]:
+    """Yield which statements a dry run would have to run, or have no place for."""
+    trainings = [one for one in statements if isinstance(one, Train)]
+    for second in trainings[1:]:
+        said = "a second TO TRAIN; --dry-run writes the files of one into its folder"
+        yield Problem(second.at, said)
+    for one in statements:
+        match one:
+            case Predict() | Evaluate() | Explain() | DropModel():
+                yield Problem(
+                    one.at,
+                    "--dry-run runs nothing, and has something to write for TO TRAIN "
+                    "alone; leave this statement out",
+                )
+            case Plain() if keeps_tables:
+                yield Problem(
+                    one.at,
+                    "--dry-run runs nothing, and who knows what the engine would do "
+                    "here; run this statement before, without --dry-run",
+                )
 
 
 def run_one(session: Session, statement: Statement, text: str) -> list[Answer]:

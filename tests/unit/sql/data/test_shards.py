@@ -143,6 +143,27 @@ def test_the_last_rows_by_an_order_are_for_validation(engines, tmp_path):
     assert max(known) < min(row["id"] for row in read(made.validation))
 
 
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+def test_what_is_no_number_is_not_the_last_row_by_an_order(tmp_path, kind):
+    """As NULL, which it stands for elsewhere; engines sort it behind all numbers."""
+    source = open_source("")
+    with source.rows(
+        f"SELECT i AS x, i % 2 AS y, CASE WHEN i % 10 = 0 THEN 'nan'::{kind} ELSE i END"
+        " AS day FROM range(100) t(i)"
+    ) as rows:
+        one = Staged(tmp_path / "s.parquet", rows.schema, 100)
+        rows.write(one.path)
+    made = shards.write_training(
+        one,
+        tmp_path / "shards",
+        columns=(ColumnPlan("x", "x", Stored.FLOAT),),
+        label=LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1)),
+        division=SplitPlan(order="day", fraction=0.2),
+    )
+    last = [i for i in range(100) if i % 10][-18:]
+    assert sorted(row["x"] for row in read(made.validation)) == last
+
+
 def test_nulls_are_settled_and_labels_are_numbers(engines, tmp_path):
     made = write(engines, "duckdb", tmp_path, SplitPlan(fraction=0))
     found, rows = read(made.training), table()

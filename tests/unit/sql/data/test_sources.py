@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError
 from elasticdl.sql import planning
+from elasticdl.sql.data import embedded
 from elasticdl.sql.data.source import Source, open_source
 from elasticdl.sql.plan import Head, TrainPlan
 from elasticdl.sql.problems import StatementError
@@ -285,3 +286,45 @@ def test_a_view_of_sqlite_is_no_target(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="`v` is a view, in whose place no table"):
         source.check_table("v")
     source.close()
+
+
+def test_a_source_that_takes_no_tables_is_told_before_a_job_runs(
+    tmp_path: Path,
+) -> None:
+    sqlite3.connect(tmp_path / "t.sqlite").execute("CREATE TABLE t (x INT)")
+    source = open_source(f"sqlite:///file:{tmp_path / 't.sqlite'}?mode=ro&uri=true")
+    with pytest.raises(DataError, match=r"table p cannot be written: .* readonly"):
+        source.check_table("p")
+    source.close()
+
+
+def test_a_trial_of_a_table_leaves_sqlite_as_it_was(tmp_path: Path) -> None:
+    source = open_source(f"sqlite:///{tmp_path / 't.sqlite'}")
+    source.execute("CREATE TABLE t AS SELECT 7 AS x", most_rows=1)
+    source.check_table("t")
+    found = source.execute("SELECT name FROM sqlite_master", most_rows=9).rows
+    assert found == (("t",),)
+    assert source.execute("SELECT * FROM t", most_rows=9).rows == ((7,),)
+    source.close()
+
+
+def test_a_server_that_is_away_at_the_end_is_told_in_one_line(tmp_path: Path) -> None:
+    """Cleaning up behind the failure raised SQLAlchemy's own error."""
+    with open_source("").rows("SELECT 1 AS x") as rows:
+        rows.write(tmp_path / "x.parquet")
+    source = open_source(f"sqlite:///{tmp_path / 'nowhere' / 't.sqlite'}")
+    with pytest.raises(DataError, match="table p cannot be written: unable to open"):
+        source.put_table("p", tmp_path / "x.parquet")
+
+
+def test_ctrl_c_is_itself_while_the_engine_works(tmp_path: Path) -> None:
+    """The engine makes a RuntimeError of it, which ended a prompt with its tables."""
+    with pytest.raises(KeyboardInterrupt), embedded.working(tmp_path):
+        raise RuntimeError("Query interrupted")
+    engine = open_source("")
+    with pytest.raises(KeyboardInterrupt), engine.rows("SELECT 1 AS x"):
+        raise RuntimeError("Query interrupted")
+    assert engine.execute("SELECT 1", most_rows=1).rows == ((1,),)
+    with pytest.raises(RuntimeError, match="another"), embedded.working(tmp_path):
+        raise RuntimeError("another")
+    engine.close()
