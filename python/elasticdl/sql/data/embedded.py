@@ -28,6 +28,7 @@ from elasticdl.sql.data.source import (
     quoted,
     schema_or_none,
 )
+from elasticdl.sql.data.stopping import interrupts
 from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
 
 # Of the engine alone. A process has about 0.5 GiB beside it.
@@ -69,17 +70,6 @@ def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) 
 
 
 @contextmanager
-def _interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt for what the engine makes of one while it works."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "Query interrupted" not in str(error):
-            raise
-        raise KeyboardInterrupt from error
-
-
-@contextmanager
 def working(spill: Path) -> Iterator[Any]:
     """Give a connection for work on staged rows; what it spills is gone afterwards.
 
@@ -87,7 +77,7 @@ def working(spill: Path) -> Iterator[Any]:
     """
     connection = connect(spill=spill)
     try:
-        with _interrupts():
+        with interrupts(connection):
             yield connection
     except import_duckdb().Error as error:
         raise failed(error, doing="the rows cannot be converted") from error
@@ -114,7 +104,7 @@ class Embedded:
         duckdb = import_duckdb()
         self._begin()  # In one transaction, so that the preview is of the same rows.
         try:
-            with _interrupts():
+            with interrupts(self.connection):
                 relation = self.connection.sql(select)
                 if relation is None:
                     raise DataError("the statement before TO returns no rows")
@@ -127,15 +117,15 @@ class Embedded:
     def schema(self, select: str) -> Schema | None:
         return schema_or_none(self.rows, select)
 
-    @_interrupts()
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         duckdb = import_duckdb()
         try:
-            cursor = self.connection.execute(sql)
-            if cursor.description is None:
-                return Answer((), ())
-            names = tuple(one[0] for one in cursor.description)
-            found = cursor.fetchmany(most_rows + 1)
+            with interrupts(self.connection):
+                cursor = self.connection.execute(sql)
+                if cursor.description is None:
+                    return Answer((), ())
+                names = tuple(one[0] for one in cursor.description)
+                found = cursor.fetchmany(most_rows + 1)
         except duckdb.Error as error:
             raise DataError(one_line(error)) from error
         rows = tuple(map(tuple, found))
@@ -151,8 +141,11 @@ class Embedded:
         finally:
             self._give_up()
 
-    @_interrupts()
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
+        with interrupts(self.connection):
+            return self._put_table(name, parquet, came)
+
+    def _put_table(self, name: str, parquet: Path, came: Schema) -> int:
         duckdb = import_duckdb()
         run = self.connection.execute
         try:
