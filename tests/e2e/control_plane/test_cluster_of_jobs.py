@@ -22,7 +22,7 @@ from elasticdl.kube.errors import ApiError
 from tests.e2e.control_plane.test_controller import Stage
 from tests.e2e.control_plane.test_exporter import run as say_running
 from tests.e2e.control_plane.test_exporter import wait_until
-from tests.e2e.control_plane.test_training_jobs import Namespace
+from tests.e2e.control_plane.test_training_jobs import Namespace, master_of
 
 TEMPLATE = """\
 apiVersion: v1
@@ -256,20 +256,6 @@ class Second(Namespace):
         super().__init__(stage.rig.control_plane, stage.rig.namespace, stage.folder)
         self.install()
 
-    @contextmanager
-    def master(self, name: str, root: Path):
-        root.mkdir()
-        program = Path(__file__).parent / "master_process.py"
-        config = str(self.control_plane.kubeconfig)
-        process = subprocess.Popen(
-            [sys.executable, program, config, self.name, name, str(root)]
-        )
-        try:
-            yield
-        finally:
-            process.kill()
-            process.wait()
-
 
 def test_a_trainingjob_is_sized_by_the_controller_and_shows_it(
     stage, priority_classes
@@ -301,7 +287,7 @@ def test_a_trainingjob_is_sized_by_the_controller_and_shows_it(
     with ml.controller(), stage.controlling(*classes):
         ml.apply("led", job=job, pods=pods)
         ml.until_accepted("led")
-        with ml.master("led", stage.folder / "led"):
+        with master_of(ml, "led", stage.folder / "led"):
             wait_until(lambda: stage.workers("led") == 6, "all that fits")
             wait_until(lambda: sizes() == (2, 6), "what is granted is shown")
             text = stage.text("led")

@@ -179,11 +179,7 @@ class Server:
 
     def _try_beside(self, schema: str, name: str) -> None:
         """Make an empty table and drop it, as rights and places may be missing."""
-        from sqlalchemy import Column, Integer, MetaData, Table
-
-        table = Table(
-            _aside(name), MetaData(), Column("x", Integer), schema=schema or None
-        )
+        table = _empty_table(_aside(name), schema)
         with self._engine.begin() as connection:
             if self.engine in tables.MYSQL:
                 tables.refuse_in_mysql(connection, schema, name)
@@ -192,10 +188,8 @@ class Server:
 
     def _try_swap(self, schema: str, name: str) -> None:
         """Put an empty table in place, and take it back: other engines could not."""
-        from sqlalchemy import Column, Integer, MetaData, Table
-
         aside = _aside(name)
-        table = Table(aside, MetaData(), Column("x", Integer), schema=schema or None)
+        table = _empty_table(aside, schema)
         with self._engine.connect() as connection:
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
             table.create(connection)
@@ -275,6 +269,12 @@ class Server:
 def _aside(name: str) -> str:
     """Return the name of a table that is made to take another one's place."""
     return f"{name[:40]}_{secrets.token_hex(4)}"
+
+
+def _empty_table(name: str, schema: str) -> Any:
+    from sqlalchemy import Column, Integer, MetaData, Table
+
+    return Table(name, MetaData(), Column("x", Integer), schema=schema or None)
 
 
 def _is_busy(error: BaseException) -> bool:

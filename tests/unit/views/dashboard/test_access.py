@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +11,8 @@ import pytest
 from elasticdl.cli.dashboard import headers_of
 from elasticdl.errors import PlatformError, SpecError
 from elasticdl.views.dashboard.prometheus import Access, Prometheus
+
+from tests.unit.views.dashboard.test_server import served
 
 ANSWER = b'{"status":"success","data":{"resultType":"scalar","result":[0,"1"]}}'
 
@@ -33,15 +34,8 @@ def asking(got: list[dict[str, str]], *, elsewhere: str = "") -> Iterator[str]:
         def log_message(self, *args: object) -> None:
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Guarded)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(HTTPServer(("127.0.0.1", 0), Guarded)) as url:
+        yield url
 
 
 def test_a_token_and_a_tenant_are_sent_with_each_question(tmp_path: Path) -> None:
