@@ -69,7 +69,8 @@ def edit_meanwhile(ledger: Ledger, spec: JobSpec) -> live_edits.Edit:
     noted = ledger.newest_of(facts.SpecificationFact)
     if noted is None:
         return live_edits.Edit(spec, (), ())
-    edit = live_edits.compare(JobSpec.model_validate(noted.job), spec)
+    before = live_edits.by_the_file(JobSpec.model_validate(noted.job), spec)
+    edit = live_edits.compare(before, spec)
     for change in edit.refused:
         log.error("refused on a running job: %s; the job goes on as it was", change)
     return edit

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from elasticdl.errors import SpecError
+from elasticdl.job.spec.ending import OnEndSpec
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.values.file import load_values, parse_values
@@ -88,6 +89,29 @@ def _with(spec: JobSpec, changes: Iterable[FieldChange]) -> JobSpec:
     for change in changes:
         _set(tree, change.path, change.new)
     return JobSpec.model_validate(tree)
+
+
+def by_the_file(noted: JobSpec, told: JobSpec | None) -> JobSpec:
+    """Return a noted specification with what the values file alone may say.
+
+    Workers can write the folder that it was noted in: what a master runs, and what pods
+    are given beside a number, is not taken from there. Without a file (`told`) nothing
+    is run, and pods have what their templates say.
+    """
+
+    def role(name: str) -> Any:
+        of = getattr(noted, name)
+        said = getattr(told, name) if told else None
+        env, priority = (said.env, said.priority) if said else ({}, "")
+        return of.model_copy(update={"env": env, "priority": priority})
+
+    return noted.model_copy(
+        update={
+            "on_end": told.on_end if told else OnEndSpec(),
+            "env": told.env if told else {},
+            **{name: role(name) for name in ("ps", "worker")},
+        }
+    )
 
 
 def too_late(old: JobSpec, edit: Edit) -> Edit:

@@ -132,7 +132,7 @@ def _after_edits(source: Path, job_dir: JobDir) -> JobSpec:
         return load_values(source).job
     except SpecError as error:
         log.error("the edited values file is refused, nothing changes: %s", error)
-        return folder.in_force(job_dir)
+        return live_edits.by_the_file(folder.in_force(job_dir), None)
 
 
 def _begin(values: ValuesFile, job_dir: JobDir) -> JobSpec:

@@ -5,6 +5,7 @@ addresses and fixed ports, the job's token, no launcher. A kubelet of a few line
 the pods as processes.
 """
 
+import asyncio
 import json
 import signal
 import time
@@ -15,10 +16,13 @@ import grpc
 import pytest
 from elasticdl.data.making.datasets import make_dataset
 from elasticdl.errors import ExitCode
+from elasticdl.job.folder import in_force
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit
+from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.proto import master_pb2, master_pb2_grpc
 
 from tests.e2e.control_plane.conftest import Rig
@@ -202,3 +206,30 @@ def test_a_job_that_cannot_begin_says_why_where_people_look(kubelet) -> None:
     assert any(
         e["type"] == "Warning" and "job.training.epoch" in e["message"] for e in events
     )
+
+
+def test_what_a_worker_writes_into_its_jobs_journal_is_not_run_by_the_master(
+    kubelet, tmp_path
+) -> None:
+    kubelet.install(digits_job(epochs=20))
+    first = kubelet.start_master()
+    until(kubelet, lambda: steps(kubelet) > 10, "training")
+    # As a worker's code can: the journal is in its job's folder, and who begins the next
+    # segment ends the master that has the one before.
+    planted = tmp_path / "planted"
+    job = in_force(kubelet.job_dir).document()
+    job["onEnd"] = {"command": ["touch", str(planted)]}
+    asyncio.run(note(kubelet.job_dir.journal_dir, job))
+    first.wait(60)
+    kubelet.start_master()
+    until(kubelet, lambda: "report.json" in shown(kubelet), "the end")
+    report = JobReport.model_validate_json(shown(kubelet)["report.json"])
+    assert report.status == "succeeded"
+    assert not planted.exists()
+
+
+async def note(journal_dir: Path, job: dict) -> None:
+    ledger = Ledger.open(journal_dir, now=time.time(), wait_seconds=5.0)
+    ledger.record(facts.SpecificationFact(job=job))
+    await ledger.commit()
+    ledger.close()

@@ -272,15 +272,19 @@ def test_an_old_version_cannot_be_watched_and_the_server_says_so(rig, run) -> No
 def test_what_the_server_would_refuse_is_known_before_anything_is_made(
     rig, run
 ) -> None:
+    unknown = TEMPLATE.replace("spec:\n", "spec:\n  priorityClassName: no-such-class\n")
+
     async def story() -> None:
+        rig.edit_config_map({"data": {"worker.yaml": unknown}})
         async with rig.cluster(watch=False) as cluster:
-            launches = [rig.launch(Role.PS), rig.launch(priority="no-such-class")]
             with pytest.raises(PlatformError) as refused:
-                await cluster.runner.check(launches)
+                await cluster.runner.check([rig.launch(Role.PS), rig.launch()])
             assert str(refused.value).startswith(
                 "Kubernetes refuses pod elasticdl-digits-worker-0: "
             )
             assert "no PriorityClass with name no-such-class" in str(refused.value)
+        rig.edit_config_map({"data": {"worker.yaml": TEMPLATE}})
+        async with rig.cluster(watch=False) as cluster:
             await cluster.runner.check([rig.launch(Role.PS), rig.launch()])
             assert rig.pods() == {}
 

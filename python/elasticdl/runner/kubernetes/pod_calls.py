@@ -154,7 +154,8 @@ class PodCalls:
 
     def _stamp(self, launch: Launch) -> Json:
         config = self._config.current
-        priority = self._priority_classes.get(launch.priority, launch.priority)
+        # Any other class the template names, which no worker can write.
+        priority = self._priority_classes.get(launch.priority, "")
         return pods.stamp(
             config.templates[launch.key.role],
             replace(launch, priority=priority),

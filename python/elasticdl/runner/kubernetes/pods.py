@@ -22,8 +22,6 @@ from elasticdl.runner.base import Launch, ReplicaKey
 
 Json = dict[str, Any]
 
-_OWN_PREFIX = "ELASTICDL_"
-
 
 def stamp(
     template: str,
@@ -106,10 +104,12 @@ def _main_container(pod: Json, key: str) -> Json:
 def _environment(
     given: list[Json], launch: Launch, enrolment: Mapping[str, str]
 ) -> list[Json]:
-    """Return the template's variables, then the job's, then the replica's identity."""
-    named = [str(entry.get("name")) for entry in given]
-    fixed = {name for name in named if name.startswith(_OWN_PREFIX)}
-    values = {k: v for k, v in launch.env.items() if k not in fixed}
+    """Return the template's variables, others of the job, and the replica's identity.
+
+    The chart has put the job's into the template, below those of `pods.<role>.env`.
+    """
+    named = {str(entry.get("name")) for entry in given}
+    values = {k: v for k, v in launch.env.items() if k not in named}
     values |= {
         names.ENV_ROLE: str(launch.key.role),
         names.ENV_INDEX: str(launch.key.index),

@@ -88,7 +88,8 @@ def test_who_it_is_is_in_its_environment_once() -> None:
     assert env(pod) == {
         "ELASTICDL_JOB_DIR": "/data/.elasticdl/jobs/ml/digits",
         "ELASTICDL_TOKEN": None,
-        "SHARED": "job",
+        # As the chart has it: a role's own variable, or one of a Secret, wins.
+        "SHARED": "template",
         "MINE": "1",
         "ELASTICDL_ROLE": "worker",
         "ELASTICDL_INDEX": "4",
