@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,10 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="only tell what would be removed"
     )
+    # Of jobs of the cluster, for the pod that has the folders and sees no job.
+    parser.add_argument(
+        "--to-come", action="append", default=[], help=argparse.SUPPRESS
+    )
     add_jobs_dir(parser)
     add_cluster_options(parser)
 
@@ -113,6 +118,7 @@ def clean(args: argparse.Namespace) -> int:
         older_seconds=args.older_than,
         conditions=[Condition(one) for one in args.state],
         now=time.time(),
+        to_come=dict(one.split("=", 1) for one in args.to_come),
     ):
         seen = folder
         if not folder.kept and not args.dry_run:
@@ -151,17 +157,24 @@ def _summary(gone: list[JobFolder], kept: int, failed: int, *, dry_run: bool) ->
     return f"{text}, {failed} could not be removed" if failed else text
 
 
-def words_there(args: argparse.Namespace, jobs_dir: PurePath) -> list[str]:
-    """Return the same command line for a pod with the folders at `jobs_dir`."""
+def words_there(
+    args: argparse.Namespace, jobs_dir: PurePath, to_come: Mapping[str, str]
+) -> list[str]:
+    """Return the same command line for a pod with the folders at `jobs_dir`.
+
+    `to_come`: jobs that have not succeeded, and the checkpoints that they begin with.
+    """
     words = ["jobs", "clean", f"--jobs-dir={jobs_dir}"]
+    words += [f"--to-come={name}={source}" for name, source in to_come.items()]
     words += [f"--older-than={args.older_than:f}s", f"--state={','.join(args.state)}"]
     return [*words, "--dry-run"] if args.dry_run else words
 
 
 def _in_cluster(args: argparse.Namespace) -> int:
     from elasticdl.client import cluster
-    from elasticdl.client.cluster.errand import place_of, run_errand
+    from elasticdl.client.cluster.errand import begins_with, place_of, run_errand
     from elasticdl.client.cluster.listing import cluster_views
+    from elasticdl.job.folder import Condition
 
     there = cluster.connect(where(args))
     views = cluster_views(there)
@@ -173,12 +186,19 @@ def _in_cluster(args: argparse.Namespace) -> int:
         )
     # One pod for each claim that a job of the namespace has its folder on.
     places: dict[tuple[str, str, PurePath], ClusterJob] = {}
+    to_come: dict[str, str] = {}
     for view in views:
         job = cluster.find_in_cluster(there, view.name)
-        places.setdefault(place_of(job.config_map()), job)
+        config_map = job.config_map()
+        places.setdefault(place_of(config_map), job)
+        source = begins_with(config_map)
+        if source and view.condition is not Condition.SUCCEEDED:
+            to_come[view.name] = source
     worst = 0
     for place, job in places.items():
-        done = run_errand(job, "clean", lambda folder: words_there(args, folder.parent))
+        done = run_errand(
+            job, "clean", lambda folder: words_there(args, folder.parent, to_come)
+        )
         out = sys.stderr if done.exit_code else sys.stdout
         if len(places) > 1:
             claim, inside, _ = place

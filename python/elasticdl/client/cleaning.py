@@ -11,10 +11,11 @@ not ended itself.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from elasticdl.errors import ElasticDLError, JobError
 from elasticdl.job.folder import ASIDE_MARK, Condition, JobLock, in_force, inspect
@@ -50,13 +51,17 @@ def look(
     older_seconds: float,
     conditions: Collection[Condition],
     now: float,
+    to_come: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[JobFolder]:
     """Yield each job's folder by name, with whether it may be removed; deletes nothing.
 
-    `now` is Unix time, as the files have it.
+    `now` is Unix time, as the files have it. `to_come`: jobs that may have no folder
+    yet, since they wait for their turn, with the checkpoint that each begins with.
     """
     folders = [one for one in _folders(jobs_dir) if not one.is_symlink()]
-    needed = {one: _begins_from(one) for one in folders}
+    needed = {one.name: _begins_from(one) for one in folders}
+    for name, source in to_come.items():
+        needed[name] = needed.get(name, frozenset()) | set(Path(source).parts)
     for path in folders:
         condition = inspect(JobDir(path))
         if condition is Condition.ABSENT:
@@ -70,7 +75,7 @@ def look(
                 sizes.append(stat.st_size if one.is_file() else 0)
         seen = JobFolder(path, condition, max(0.0, now - max(times)), sum(sizes))
         users = sorted(
-            other.name for other, names in needed.items() if path.name in names - {""}
+            other for other, names in needed.items() if path.name in names - {""}
         )
         yield replace(
             seen,

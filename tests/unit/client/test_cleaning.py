@@ -106,6 +106,18 @@ def test_a_checkpoint_that_an_unfinished_job_begins_with_stays(jobs, capsys) -> 
     assert jobs.there() == {"tuned"}
 
 
+def test_a_checkpoint_stays_that_a_job_of_the_cluster_waits_to_begin_with(
+    jobs, capsys
+) -> None:
+    """It has no folder yet: its master waits for room, or for its turn in a queue."""
+    jobs.make("old", JobState.SUCCEEDED, days=40)
+    jobs.make("other", JobState.SUCCEEDED, days=40)
+    begins = f"tuned={jobs.root}/old/checkpoints/version-4"
+    assert jobs.clean("--older-than", "30d", "--to-come", begins) == ExitCode.OK
+    assert jobs.there() == {"old"}
+    assert "kept, job tuned begins with its checkpoint" in capsys.readouterr().out
+
+
 def test_files_behind_a_link_are_not_touched(jobs, tmp_path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -161,8 +173,10 @@ def test_a_wrong_argument_is_named(jobs, capsys, words, message) -> None:
 def test_a_pod_in_the_cluster_is_asked_for_the_same(given, more) -> None:
     words = ["jobs", "clean", "--older-than", given, *more]
     here = make_parser().parse_args(words)
-    there = make_parser().parse_args(words_there(here, Path("/data/jobs")))
+    begin = {"tuned": "/data/.elasticdl/jobs/ml/old/checkpoints"}
+    there = make_parser().parse_args(words_there(here, Path("/data/jobs"), begin))
     assert there.jobs_dir == "/data/jobs"
+    assert there.to_come == ["tuned=/data/.elasticdl/jobs/ml/old/checkpoints"]
     for asked in ("older_than", "state", "dry_run"):
         assert getattr(there, asked) == getattr(here, asked)
 

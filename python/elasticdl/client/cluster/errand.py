@@ -23,10 +23,12 @@ from elasticdl.job.names import (
     ENV_AUTHORITY,
     ENV_JOB_DIR,
     ENV_TOKEN,
+    KEY_JOB,
     MAIN_CONTAINER,
     Role,
     template_key,
 )
+from elasticdl.job.values.file import parse_values
 from elasticdl.kube import pods
 
 _TEMPLATES = (template_key(Role.PS), template_key(Role.WORKER))
@@ -207,6 +209,13 @@ def place_of(config_map: Object) -> tuple[str, str, PurePosixPath]:
             name = claim.get("claimName") or json.dumps(source, sort_keys=True)
             return str(name), str(mount.get("subPath") or ""), folder
     return "", "", folder
+
+
+def begins_with(config_map: Object) -> str:
+    """Return the checkpoint that a job begins with; "" for none, or where unread."""
+    text = str((config_map.get("data") or {}).get(KEY_JOB, ""))
+    values, _ = parse_values(text, source=KEY_JOB)
+    return values.job.checkpoint.init_from if values is not None else ""
 
 
 def _template(config_map: Object, keys: Sequence[str]) -> Object:
