@@ -15,6 +15,7 @@ from elasticdl.kube.inventory import (
     ACTIVE,
     NOT_READY,
     TRAINING,
+    WAITING,
     Holder,
     MasterJob,
     Node,
@@ -36,7 +37,7 @@ class ClusterFigures:
     used: Mapping[Holder, Amounts] | None  # by the same; None: nobody measures it
     pending: Mapping[tuple[str, str, str], int]  # namespace, job, reason
     jobs: Mapping[tuple[str, str, str], int]  # namespace, job, state
-    masters: Mapping[Job, int]  # that run, of jobs that are active
+    masters: Mapping[Job, int]  # that run, of jobs that are active or waiting
 
 
 def figures(
@@ -56,7 +57,8 @@ def figures(
     used: dict[Holder, Amounts] = {}
     pending: Counter[tuple[str, str, str]] = Counter()
     jobs = list(jobs)
-    masters = {(one.namespace, one.job): 0 for one in jobs if one.state == ACTIVE}
+    meant_to_run = [one for one in jobs if one.state in (ACTIVE, WAITING)]
+    masters = {(one.namespace, one.job): 0 for one in meant_to_run}
     for pod in pods:
         own = (pod.namespace, pod.holder.job)
         if pod.is_running_master and own in masters:

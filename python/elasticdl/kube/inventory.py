@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
+from elasticdl.job.names import ANNOTATION_STATE, LABEL_JOB, LABEL_ROLE, Role
 from elasticdl.kube import pods
 from elasticdl.kube.amounts import Amounts, amounts, effective_request
 from elasticdl.kube.times import unix_seconds
@@ -22,6 +22,7 @@ SERVING, TRAINING, OTHER = "serving", "training", "other"
 READY, UNSCHEDULABLE, NOT_READY = "ready", "unschedulable", "notReady"
 STARTING = "Starting"
 ACTIVE, SUSPENDED, SUCCEEDED, FAILED = "active", "suspended", "succeeded", "failed"
+WAITING = "waiting"  # active, and none of its masters has begun yet
 # What runs the cluster itself has priorities above all that users may make.
 _HIGHEST_OF_USERS = 1_000_000_000
 # What every pod goes through is no reason to tell.
@@ -60,7 +61,7 @@ class MasterJob:
     uid: str
     namespace: str
     job: str
-    state: str  # active, suspended, succeeded, failed
+    state: str  # waiting, active, suspended, succeeded, failed
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ def master_job_of(item: Json) -> MasterJob:
     """Return a master's batch Job from the API server's object."""
     metadata, status = item["metadata"], item.get("status") or {}
     held = {c["type"] for c in status.get("conditions") or [] if c["status"] == "True"}
-    state = ACTIVE
+    # The first thing that a master shows.
+    begun = ANNOTATION_STATE in (metadata.get("annotations") or {})
+    state = ACTIVE if begun else WAITING
     if "Failed" in held:
         state = FAILED
     elif "Complete" in held:

@@ -40,11 +40,11 @@ class ClusterMetrics(Catalogue):
             "Batch Jobs of masters, also of jobs that have ended, by what became of "
             "them.",
             unit="Jobs",
-            labels={**JOB, "state": "active, suspended, succeeded, failed"},
+            labels={**JOB, "state": "waiting, active, suspended, succeeded, failed"},
         )
         self.masters_running = self.series(
             "elasticdl_cluster_masters_running",
-            "Masters that run, of each job whose batch Job is active.",
+            "Masters that run, of each job whose batch Job has not ended.",
             unit="pods",
             labels=JOB,
         )

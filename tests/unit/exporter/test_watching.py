@@ -245,17 +245,34 @@ def test_a_job_that_fails_is_told_for_as_long_as_its_batch_job_is_there(server):
 
     async def fails(cluster, _):
         await until(cluster, of_jobs("failed"), 1.0)
-        assert of_jobs("active") not in shown(cluster)
+        assert of_jobs("waiting") not in shown(cluster)
 
     run(server, fails)
     server.over.clear()
     server.scripts[f"{JOBS}?watch"] = [(200, [failed, gone, other])]
 
     async def goes(cluster, _):
-        await until(cluster, of_jobs("active", "other"), 1.0)
+        await until(cluster, of_jobs("waiting", "other"), 1.0)
         assert of_jobs("failed") not in shown(cluster)
 
     run(server, goes)
+
+
+def test_a_job_whose_master_has_begun_is_told_from_one_that_waits_for_it(server):
+    """For room, perhaps: then nobody is paged."""
+    begun = master_job("begun")
+    begun["metadata"]["annotations"] = {"elasticdl.org/state": "starting"}
+    server.scripts |= {
+        NODES: [listing(node("n1"))],
+        PODS: [listing()],
+        JOBS: [listing(master_job(), begun)],
+    }
+
+    async def story(cluster, _):
+        await until(cluster, of_jobs("waiting"), 1.0)
+        assert of_jobs("active", "begun") in shown(cluster)
+
+    run(server, story)
 
 
 def test_the_masters_that_run_are_counted_for_each_active_job(server):
