@@ -189,6 +189,43 @@ claims:
 {{ .master.port | default 50001 | int }}
 {{- end -}}
 
+{{/* The mounts with an empty folder over those of all jobs, wherever the claim is mounted,
+     and in it the job's own one and those of other jobs that its values name, to read. All
+     stay as they are where a value names the folders of several jobs at once. */}}
+{{- define "elasticdl.hidden" -}}
+{{- $root := trimSuffix "/" .root.Values.state.mountPath -}}
+{{- $mine := include "elasticdl.jobDir" . -}}
+{{- $said := toJson (list .job .pods) -}}
+{{- $named := list (trimPrefix (printf "%s/" $root) $mine) -}}
+{{- $paths := regexFindAll "\\.elasticdl/jobs/[a-z0-9][-a-z0-9]*/[a-z0-9][-a-z0-9]*[/\"\\\\ ]" $said -1 -}}
+{{- range $paths }}{{ $named = append $named (regexReplaceAll "[/\"\\\\ ]$" . "") }}{{ end -}}
+{{- $claim := dict -}}
+{{- range .mounts -}}
+  {{- if eq (trimSuffix "/" .mountPath) $root }}{{ $claim = . }}{{ end -}}
+{{- end -}}
+{{- $above := trimSuffix "/" ($claim.subPath | default "") -}}
+{{- $mounts := .mounts -}}
+{{- $taken := list -}}
+{{- range $mounts }}{{ $taken = append $taken (trimSuffix "/" .mountPath) }}{{ end -}}
+{{- if eq (len $paths) (len (regexFindAll "\\.elasticdl/jobs" $said -1)) -}}
+  {{- range .mounts -}}
+    {{- if and (eq .name $claim.name) (eq (trimSuffix "/" (.subPath | default "")) $above) -}}
+      {{- $place := trimSuffix "/" .mountPath -}}
+      {{- $mounts = append $mounts (dict "name" "elasticdl-hidden" "mountPath" (printf "%s/.elasticdl/jobs" $place)) -}}
+      {{- range $folder := uniq $named -}}
+        {{- $path := printf "%s/%s" $place $folder -}}
+        {{- if not (has $path $taken) -}}
+          {{- $mount := dict "name" $claim.name "mountPath" $path "subPath" (trimPrefix "/" (printf "%s/%s" $above $folder)) -}}
+          {{- if ne $folder (first $named) }}{{ $_ := set $mount "readOnly" true }}{{ end -}}
+          {{- $mounts = append $mounts $mount -}}
+        {{- end -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- toYaml $mounts -}}
+{{- end -}}
+
 {{/* Volumes and their mounts, as YAML of {volumes, mounts}. One volume per source, since
      some drivers hang on a claim that a pod has twice. A mount of the user takes the
      place of the chart's own on the same path (`--volume` of the state's claim). */}}
@@ -226,19 +263,12 @@ claims:
   {{- $mounts = append $mounts $mount -}}
 {{- end -}}
 {{- if and (eq .role "worker") $state.hideOtherJobs -}}
-  {{- /* An empty folder over those of all jobs, and the own one in it. */ -}}
-  {{- $root := trimSuffix "/" $state.mountPath -}}
-  {{- $folder := trimPrefix (printf "%s/" $root) (include "elasticdl.jobDir" .) -}}
-  {{- $own := dict -}}
-  {{- range $mounts -}}
-    {{- if eq (trimSuffix "/" .mountPath) $root }}{{ $own = deepCopy . }}{{ end -}}
+  {{- $mounts = include "elasticdl.hidden" (dict "job" .job "root" .root "pods" $pods "mounts" $mounts) | fromYamlArray -}}
+  {{- $hides := false -}}
+  {{- range $mounts }}{{ if eq .name "elasticdl-hidden" }}{{ $hides = true }}{{ end }}{{ end -}}
+  {{- if $hides -}}
+    {{- $_ := set $volumes "hidden" (dict "name" "elasticdl-hidden" "emptyDir" (dict "sizeLimit" "1Mi")) -}}
   {{- end -}}
-  {{- $above := trimSuffix "/" ($own.subPath | default "") -}}
-  {{- $_ := set $own "mountPath" (include "elasticdl.jobDir" .) -}}
-  {{- $_ := set $own "subPath" (trimPrefix "/" (printf "%s/%s" $above $folder)) -}}
-  {{- $_ := set $volumes "hidden" (dict "name" "elasticdl-hidden" "emptyDir" (dict "sizeLimit" "1Mi")) -}}
-  {{- $mounts = append $mounts (dict "name" "elasticdl-hidden" "mountPath" (printf "%s/.elasticdl/jobs" $root)) -}}
-  {{- $mounts = append $mounts $own -}}
 {{- end -}}
 {{- if not (has "/tmp" $taken) -}}
   {{- $_ := set $volumes "tmp" (dict "name" "elasticdl-tmp" "emptyDir" ($pods.tmpSizeLimit | empty | ternary dict (dict "sizeLimit" $pods.tmpSizeLimit))) -}}

@@ -12,6 +12,6 @@ def test_jobs_of_other_claims_are_cleaned_up_by_pods_of_their_own():
     claim, inside, folder = place("a")
     assert (inside, str(folder)) == ("", "/data/.elasticdl/jobs/ml")
     assert place("b") == (claim, inside, folder)
-    assert place("b", hideOtherJobs=True) == (claim, inside, folder)
+    assert place("b", hideOtherJobs=False) == (claim, inside, folder)
     assert place("c", claimName="other")[0] == "other"
     assert place("d", subPath="team")[1] == "team"

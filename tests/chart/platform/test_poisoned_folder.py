@@ -16,7 +16,7 @@ from elasticdl.errors import DataError
 from elasticdl.job.names import Role
 from elasticdl.runner.local.table import role_command
 
-from tests.chart.rendering import container, job, objects, of_kind, pods
+from tests.chart.rendering import container, job, merged, objects, of_kind, pods
 
 POISON = "import os\nos.write(1, b'HIJACKED')\nos._exit(42)\n"
 # Modules that each of them imports: of Python, of this package, of TensorBoard.
@@ -124,16 +124,82 @@ def seen(role, **state):
 OWN = ".elasticdl/jobs/ml/digits"
 
 
-def test_a_worker_sees_its_own_jobs_folder_and_no_other_where_that_is_wanted():
-    claim = ("elasticdl-state", "")
-    assert seen("worker") == {"/data": claim}
-    assert seen("worker", hideOtherJobs=True) == {
-        "/data": claim,
-        "/data/.elasticdl/jobs": ("elasticdl-hidden", ""),
-        f"/data/{OWN}": ("elasticdl-state", OWN),
-    }
+HIDDEN = {
+    "/data": ("elasticdl-state", ""),
+    "/data/.elasticdl/jobs": ("elasticdl-hidden", ""),
+    f"/data/{OWN}": ("elasticdl-state", OWN),
+}
+
+
+def test_a_worker_sees_its_own_jobs_folder_and_no_other():
+    assert seen("worker") == HIDDEN
     for role in ("master", "ps"):
-        assert seen(role, hideOtherJobs=True) == {"/data": claim}
+        assert seen(role) == {"/data": HIDDEN["/data"]}
+    assert seen("worker", hideOtherJobs=False) == {"/data": HIDDEN["/data"]}
+
+
+TEACHER = ".elasticdl/jobs/ml/teacher"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"checkpoint": {"initFrom": f"/data/{TEACHER}/checkpoints/version-9"}},
+        {"checkpoint": {"initFrom": TEACHER}},
+        {"data": {"training": f"/data/{TEACHER}/outputs", "validation": TEACHER}},
+        {"worker": {"env": {"TEACHER": f"from {TEACHER} on"}}},
+    ],
+)
+def test_it_reads_the_folder_of_another_job_that_its_values_name(said):
+    values = job()
+    values["job"] = merged(values["job"], said)
+    mounts = {
+        mount["mountPath"]: mount
+        for mount in container(pods(objects(values))["worker"])["volumeMounts"]
+    }
+    assert mounts[f"/data/{TEACHER}"] == {
+        "name": "elasticdl-state",
+        "mountPath": f"/data/{TEACHER}",
+        "subPath": TEACHER,
+        "readOnly": True,
+    }
+    assert "readOnly" not in mounts[f"/data/{OWN}"]
+    assert mounts["/data/.elasticdl/jobs"]["name"] == "elasticdl-hidden"
+
+
+def test_its_own_folder_is_writable_where_its_values_name_it():
+    values = job()
+    values["job"]["export"] = {"dir": f"/data/{OWN}/export"}
+    assert {
+        mount["mountPath"]: (mount["name"], mount.get("subPath", ""))
+        for mount in container(pods(objects(values))["worker"])["volumeMounts"]
+        if mount["mountPath"].startswith("/data") and "readOnly" not in mount
+    } == HIDDEN
+
+
+@pytest.mark.parametrize(
+    "path", [".elasticdl/jobs/ml/*/outputs", ".elasticdl/jobs/ml/a*", ".elasticdl/jobs"]
+)
+def test_it_sees_all_folders_where_its_values_name_several_at_once(path):
+    values = job()
+    values["job"]["data"]["validation"] = path
+    mounts = container(pods(objects(values))["worker"])["volumeMounts"]
+    assert not [one for one in mounts if ".elasticdl" in one["mountPath"]]
+
+
+def test_a_second_mount_of_the_claim_hides_the_same():
+    values = job(state={"subPath": "team"})
+    values["job"]["volumes"] = [
+        {"claimName": "fileserver-claim", "mountPath": "/shared", "subPath": "team"},
+        {"claimName": "fileserver-claim", "mountPath": "/sets", "subPath": "sets"},
+    ]
+    found = {
+        mount["mountPath"]: (mount["name"], mount.get("subPath", ""))
+        for mount in container(pods(objects(values))["worker"])["volumeMounts"]
+    }
+    assert found["/shared/.elasticdl/jobs"] == ("elasticdl-hidden", "")
+    assert found[f"/shared/{OWN}"][1] == found[f"/data/{OWN}"][1] == f"team/{OWN}"
+    assert not [path for path in found if path.startswith("/sets/")]
 
 
 @pytest.mark.parametrize("role", ["master", "ps", "worker"])
@@ -141,13 +207,13 @@ def test_a_folder_of_the_claim_takes_its_place_for_all_roles(role):
     assert seen(role, subPath="team/a")["/data"] == ("elasticdl-state", "team/a")
 
 
-def test_both_together_name_the_folder_below_the_other_one():
-    found = seen("worker", subPath="team", hideOtherJobs=True)
+def test_a_folder_of_the_claim_and_hiding_name_the_folder_below_the_other_one():
+    found = seen("worker", subPath="team")
     assert found[f"/data/{OWN}"] == ("elasticdl-state", f"team/{OWN}")
 
 
 def test_a_volume_in_the_claims_place_is_hidden_in_the_same_way():
-    values = job(state={"hideOtherJobs": True})
+    values = job()
     values["job"]["volumes"] = [{"claimName": "mine", "mountPath": "/data"}]
     made = pods(objects(values))["worker"]
     (last,) = (

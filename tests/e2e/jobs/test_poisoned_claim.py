@@ -24,8 +24,7 @@ def poisoned(kube, images, tmp_path):
 def test_modules_on_the_claim_are_not_imported_and_workers_see_their_own_job(
     job, elasticdl
 ):
-    values = {**values_file("digits.yaml"), "state": {"hideOtherJobs": True}}
-    digits = job(values, training={"epochs": 2})
+    digits = job(values_file("digits.yaml"), training={"epochs": 2})
     assert digits.wait_succeeded().epochs == 2
     assert "HIJACKED" not in digits.master_log()
     assert "every record" in elasticdl("audit", "digits")

@@ -110,9 +110,9 @@ class StateValues(SpecModel):
         "It has to be writable for the pods' user.",
     )
     hide_other_jobs: bool = Field(
-        False,
+        True,
         description="Workers see no other job's folder (`.elasticdl/jobs`), only their "
-        "own, mounted as a `subPath`. Data and all else of the claim stays as it is. "
-        "Needs a claim whose driver knows `subPath`, and no `checkpoint.initFrom` in "
-        "another job's folder where a worker reads it (`strategy: local`).",
+        "own, mounted as a `subPath`, and, to read, those that the job's values name "
+        "(as `checkpoint.initFrom`). Data and all else of the claim stays as it is. "
+        "false for a claim whose driver does not know `subPath`.",
     )
