@@ -189,34 +189,64 @@ claims:
 {{ .master.port | default 50001 | int }}
 {{- end -}}
 
+{{/* A job's folder in a text of JSON, and a `.elasticdl` of whatever follows. */}}
+{{- define "elasticdl.jobFolder" -}}
+[^-_a-zA-Z0-9]\.elasticdl/jobs/[a-z0-9][-a-z0-9]*/[a-z0-9][-a-z0-9]*(~[0-9]+)?[^-_.~a-zA-Z0-9*?$\[{]
+{{- end -}}
+
+{{/* The folders of jobs that a text of JSON names, as YAML: `.elasticdl/jobs/ml/digits`. */}}
+{{- define "elasticdl.namedFolders" -}}
+{{- $found := list -}}
+{{- range regexFindAll (include "elasticdl.jobFolder" .) . -1 }}
+  {{- $found = append $found (regexReplaceAll "^.(.+).$" . "${1}") }}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end -}}
+
 {{/* The mounts with an empty folder over those of all jobs, wherever the claim is mounted,
-     and in it the job's own one and those of other jobs that its values name, to read. All
-     stay as they are where a value names the folders of several jobs at once. */}}
+     and in it the job's own one and those of other jobs that its values name: to read, or
+     to write where the job writes. All stay as they are where a value means the folders of
+     several jobs at once. The empty one is over `.elasticdl` itself: what is mounted on
+     cannot be renamed, and with a folder around it the others' would come to light. */}}
 {{- define "elasticdl.hidden" -}}
 {{- $root := trimSuffix "/" .root.Values.state.mountPath -}}
-{{- $mine := include "elasticdl.jobDir" . -}}
-{{- $said := toJson (list .job .pods) -}}
-{{- $named := list (trimPrefix (printf "%s/" $root) $mine) -}}
-{{- $paths := regexFindAll "\\.elasticdl/jobs/[a-z0-9][-a-z0-9]*/[a-z0-9][-a-z0-9]*[/\"\\\\ ]" $said -1 -}}
-{{- range $paths }}{{ $named = append $named (regexReplaceAll "[/\"\\\\ ]$" . "") }}{{ end -}}
+{{- $own := trimPrefix (printf "%s/" $root) (include "elasticdl.jobDir" .) -}}
+{{- $said := toJson (list .job .pods (include "elasticdl.platformEnv" . | fromYaml)) -}}
+{{- $named := include "elasticdl.namedFolders" $said | fromYamlArray -}}
+{{- $written := include "elasticdl.namedFolders" (toJson (list .job.export.dir .job.predictionOutput .job.checkpoint.dir .job.log.file)) | fromYamlArray -}}
+{{- $all := regexFindAll "[^-_a-zA-Z0-9]\\.elasticdl[^-_a-zA-Z0-9.]" $said -1 -}}
+{{- $around := regexMatch "\\.elasticdl/[^\"\\\\ ]*(//|/\\./|/\\.\\./)" $said -}}
 {{- $claim := dict -}}
+{{- $taken := list -}}
 {{- range .mounts -}}
+  {{- $taken = append $taken (trimSuffix "/" .mountPath) -}}
   {{- if eq (trimSuffix "/" .mountPath) $root }}{{ $claim = . }}{{ end -}}
+{{- end -}}
+{{- /* The claim may be a volume of another name as well. */ -}}
+{{- $names := list $claim.name -}}
+{{- $source := dict -}}
+{{- range .volumes }}{{ if eq .name $claim.name }}{{ $source = . }}{{ end }}{{ end -}}
+{{- with dig "persistentVolumeClaim" "claimName" "" $source -}}
+  {{- range $.volumes -}}
+    {{- if eq (dig "persistentVolumeClaim" "claimName" "" .) (dig "persistentVolumeClaim" "claimName" "" $source) }}{{ $names = append $names .name }}{{ end -}}
+  {{- end -}}
 {{- end -}}
 {{- $above := trimSuffix "/" ($claim.subPath | default "") -}}
 {{- $mounts := .mounts -}}
-{{- $taken := list -}}
-{{- range $mounts }}{{ $taken = append $taken (trimSuffix "/" .mountPath) }}{{ end -}}
-{{- if eq (len $paths) (len (regexFindAll "\\.elasticdl/jobs" $said -1)) -}}
+{{- if and (eq (len $named) (len $all)) (not $around) -}}
   {{- range .mounts -}}
-    {{- if and (eq .name $claim.name) (eq (trimSuffix "/" (.subPath | default "")) $above) -}}
-      {{- $place := trimSuffix "/" .mountPath -}}
-      {{- $mounts = append $mounts (dict "name" "elasticdl-hidden" "mountPath" (printf "%s/.elasticdl/jobs" $place)) -}}
-      {{- range $folder := uniq $named -}}
+    {{- $inside := trimSuffix "/" (.subPath | default "") -}}
+    {{- $here := or (eq $inside $above) (not $inside) (hasPrefix (printf "%s/" $inside) $above) -}}
+    {{- if and (has .name $names) $here (not .subPathExpr) -}}
+      {{- $rest := trimPrefix "/" (trimPrefix $inside $above) -}}
+      {{- $place := trimSuffix "/" (printf "%s/%s" (trimSuffix "/" .mountPath) $rest) -}}
+      {{- $mounts = append $mounts (dict "name" "elasticdl-hidden" "mountPath" (printf "%s/.elasticdl" $place)) -}}
+      {{- $volume := .name -}}
+      {{- range $folder := prepend $named $own | uniq -}}
         {{- $path := printf "%s/%s" $place $folder -}}
         {{- if not (has $path $taken) -}}
-          {{- $mount := dict "name" $claim.name "mountPath" $path "subPath" (trimPrefix "/" (printf "%s/%s" $above $folder)) -}}
-          {{- if ne $folder (first $named) }}{{ $_ := set $mount "readOnly" true }}{{ end -}}
+          {{- $mount := dict "name" $volume "mountPath" $path "subPath" (trimPrefix "/" (printf "%s/%s" $above $folder)) -}}
+          {{- if not (has $folder (prepend $written $own)) }}{{ $_ := set $mount "readOnly" true }}{{ end -}}
           {{- $mounts = append $mounts $mount -}}
         {{- end -}}
       {{- end -}}
@@ -262,8 +292,10 @@ claims:
   {{- if $state.subPath }}{{ $_ := set $mount "subPath" $state.subPath }}{{ end -}}
   {{- $mounts = append $mounts $mount -}}
 {{- end -}}
-{{- if and (eq .role "worker") $state.hideOtherJobs -}}
-  {{- $mounts = include "elasticdl.hidden" (dict "job" .job "root" .root "pods" $pods "mounts" $mounts) | fromYamlArray -}}
+{{- /* A PS too: what its workers write into the job's folder says what it loads. */}}
+{{- if and (ne .role "master") $state.hideOtherJobs -}}
+  {{- $there := concat (values $volumes) ($pods.volumes | default list) -}}
+  {{- $mounts = include "elasticdl.hidden" (dict "job" .job "root" .root "role" .role "pods" $pods "mounts" $mounts "volumes" $there) | fromYamlArray -}}
   {{- $hides := false -}}
   {{- range $mounts }}{{ if eq .name "elasticdl-hidden" }}{{ $hides = true }}{{ end }}{{ end -}}
   {{- if $hides -}}

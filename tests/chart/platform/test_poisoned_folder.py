@@ -126,16 +126,19 @@ OWN = ".elasticdl/jobs/ml/digits"
 
 HIDDEN = {
     "/data": ("elasticdl-state", ""),
-    "/data/.elasticdl/jobs": ("elasticdl-hidden", ""),
+    # Not below it: a folder around what is mounted can be moved away, and the next pod
+    # would see all of them there.
+    "/data/.elasticdl": ("elasticdl-hidden", ""),
     f"/data/{OWN}": ("elasticdl-state", OWN),
 }
 
 
-def test_a_worker_sees_its_own_jobs_folder_and_no_other():
-    assert seen("worker") == HIDDEN
-    for role in ("master", "ps"):
-        assert seen(role) == {"/data": HIDDEN["/data"]}
-    assert seen("worker", hideOtherJobs=False) == {"/data": HIDDEN["/data"]}
+@pytest.mark.parametrize("role", ["worker", "ps"])
+def test_a_worker_sees_its_own_jobs_folder_and_no_other(role):
+    """Its PS neither, which loads what it finds in the folder that workers write."""
+    assert seen(role) == HIDDEN
+    assert seen(role, hideOtherJobs=False) == {"/data": HIDDEN["/data"]}
+    assert seen("master") == {"/data": HIDDEN["/data"]}
 
 
 TEACHER = ".elasticdl/jobs/ml/teacher"
@@ -148,6 +151,8 @@ TEACHER = ".elasticdl/jobs/ml/teacher"
         {"checkpoint": {"initFrom": TEACHER}},
         {"data": {"training": f"/data/{TEACHER}/outputs", "validation": TEACHER}},
         {"worker": {"env": {"TEACHER": f"from {TEACHER} on"}}},
+        {"worker": {"env": {"BOTH": f"/data/{TEACHER}:/data/.elasticdl/jobs/ml/b,c"}}},
+        {"model": {"params": {"teacher": f"[{TEACHER}]"}}},
     ],
 )
 def test_it_reads_the_folder_of_another_job_that_its_values_name(said):
@@ -164,7 +169,7 @@ def test_it_reads_the_folder_of_another_job_that_its_values_name(said):
         "readOnly": True,
     }
     assert "readOnly" not in mounts[f"/data/{OWN}"]
-    assert mounts["/data/.elasticdl/jobs"]["name"] == "elasticdl-hidden"
+    assert mounts["/data/.elasticdl"]["name"] == "elasticdl-hidden"
 
 
 def test_its_own_folder_is_writable_where_its_values_name_it():
@@ -177,8 +182,50 @@ def test_its_own_folder_is_writable_where_its_values_name_it():
     } == HIDDEN
 
 
+def test_it_reads_a_run_of_another_job_that_was_moved_aside():
+    values = job()
+    values["job"]["checkpoint"] = {"initFrom": f"/data/{TEACHER}~1/checkpoints"}
+    mounts = container(pods(objects(values))["worker"])["volumeMounts"]
+    (aside,) = (one for one in mounts if "teacher" in one["mountPath"])
+    assert aside["subPath"] == f"{TEACHER}~1"
+
+
+def test_a_platforms_environment_may_name_a_folder_too():
+    said = {
+        "pods": {"common": {"env": [{"name": "BASE", "value": f"/data/{TEACHER}"}]}}
+    }
+    made = pods(objects(job(jobs={"defaults": said})))["worker"]
+    paths = [one["mountPath"] for one in container(made)["volumeMounts"]]
+    assert f"/data/{TEACHER}" in paths
+
+
 @pytest.mark.parametrize(
-    "path", [".elasticdl/jobs/ml/*/outputs", ".elasticdl/jobs/ml/a*", ".elasticdl/jobs"]
+    "written",
+    [
+        {"export": {"dir": f"/data/{TEACHER}/export"}},
+        {"checkpoint": {"dir": f"{TEACHER}/again"}},
+        {"predictionOutput": f"{TEACHER}/predictions"},
+    ],
+)
+def test_it_writes_to_the_folder_of_another_job_where_its_values_say_so(written):
+    values = job()
+    values["job"] = merged(values["job"], written)
+    mounts = container(pods(objects(values))["worker"])["volumeMounts"]
+    (other,) = (one for one in mounts if one["mountPath"] == f"/data/{TEACHER}")
+    assert "readOnly" not in other
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".elasticdl/jobs/ml/*/outputs",
+        ".elasticdl/jobs/ml/a*",
+        ".elasticdl/jobs/ml/{a,b}/outputs",
+        ".elasticdl/jobs/ml/a/../b",
+        ".elasticdl//jobs/ml/a",
+        ".elasticdl/jobs",
+        "/data/.elasticdl",
+    ],
 )
 def test_it_sees_all_folders_where_its_values_name_several_at_once(path):
     values = job()
@@ -197,9 +244,30 @@ def test_a_second_mount_of_the_claim_hides_the_same():
         mount["mountPath"]: (mount["name"], mount.get("subPath", ""))
         for mount in container(pods(objects(values))["worker"])["volumeMounts"]
     }
-    assert found["/shared/.elasticdl/jobs"] == ("elasticdl-hidden", "")
+    assert found["/shared/.elasticdl"] == ("elasticdl-hidden", "")
     assert found[f"/shared/{OWN}"][1] == found[f"/data/{OWN}"][1] == f"team/{OWN}"
     assert not [path for path in found if path.startswith("/sets/")]
+
+
+def test_a_mount_above_the_state_and_another_name_of_the_claim_hide_the_same():
+    values = job(state={"subPath": "team"})
+    values["job"]["volumes"] = [
+        {"claimName": "fileserver-claim", "mountPath": "/whole"}
+    ]
+    claim = {"claimName": "fileserver-claim"}
+    values["pods"] = {
+        "worker": {
+            "volumes": [{"name": "again", "persistentVolumeClaim": claim}],
+            "volumeMounts": [{"name": "again", "mountPath": "/again"}],
+        }
+    }
+    found = {
+        mount["mountPath"]: (mount["name"], mount.get("subPath", ""))
+        for mount in container(pods(objects(values))["worker"])["volumeMounts"]
+    }
+    for place in ("/whole/team", "/again/team"):
+        assert found[f"{place}/.elasticdl"] == ("elasticdl-hidden", "")
+        assert found[f"{place}/{OWN}"][1] == f"team/{OWN}"
 
 
 @pytest.mark.parametrize("role", ["master", "ps", "worker"])

@@ -111,8 +111,9 @@ class StateValues(SpecModel):
     )
     hide_other_jobs: bool = Field(
         True,
-        description="Workers see no other job's folder (`.elasticdl/jobs`), only their "
-        "own, mounted as a `subPath`, and, to read, those that the job's values name "
-        "(as `checkpoint.initFrom`). Data and all else of the claim stays as it is. "
-        "false for a claim whose driver does not know `subPath`.",
+        description="Workers and PS see no other job's folder (`.elasticdl/jobs`), "
+        "only their own, mounted as a `subPath`, and those that the job's values name: "
+        "to read (as `checkpoint.initFrom`), or to write (as `export.dir`). Data and "
+        "all else of the claim stays as it is. false for a claim whose driver does not "
+        "know `subPath`.",
     )
