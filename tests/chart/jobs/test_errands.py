@@ -1,6 +1,7 @@
 """Short pods of commands, made of a job's templates as the chart renders them."""
 
-from elasticdl.client.cluster.errand import place_of
+import pytest
+from elasticdl.client.cluster.errand import errand_pod, place_of
 
 from tests.chart.rendering import job, objects, of_kind
 
@@ -15,3 +16,16 @@ def test_jobs_of_other_claims_are_cleaned_up_by_pods_of_their_own():
     assert place("b", hideOtherJobs=False) == (claim, inside, folder)
     assert place("c", claimName="other")[0] == "other"
     assert place("d", subPath="team")[1] == "team"
+
+
+@pytest.mark.parametrize("template", ["ps.yaml", "worker.yaml"])
+def test_a_commands_pod_makes_no_folder_of_a_job_that_has_none_yet(template):
+    """The kubelet makes the folder of a `subPath`, and those around it, for root alone.
+
+    `elasticdl sql -n ml` may come before any job has been on the claim.
+    """
+    made = of_kind(objects(job()), "ConfigMap")
+    pod = errand_pod(made, "digits", "sql", lambda folder: ["sql"], keys=[template])
+    (main,) = pod["spec"]["containers"]
+    assert not [one for one in main["volumeMounts"] if one.get("subPath")]
+    assert "elasticdl-hidden" not in str(pod)

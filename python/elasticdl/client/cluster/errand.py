@@ -32,6 +32,8 @@ from elasticdl.job.values.file import parse_values
 from elasticdl.kube import pods
 
 _TEMPLATES = (template_key(Role.PS), template_key(Role.WORKER))
+# What keeps a worker from other jobs' folders, and those in it that it has.
+_HIDES, _FOLDERS = "elasticdl-hidden", ".elasticdl/jobs/"
 # Of Secrets that are made with the job's release.
 _OF_RELEASE = (ENV_TOKEN, ENV_AUTHORITY)
 _LOOK_SECONDS = 0.5  # A pod's start takes seconds.
@@ -142,6 +144,7 @@ def errand_pod(
     template = _template(config_map, keys)
     spec = copy.deepcopy(template["spec"])
     main = _main(spec)
+    _uncover(spec)
     folder = PurePosixPath(_job_folder(main))
     for key in (
         "readinessProbe",
@@ -195,6 +198,7 @@ def place_of(config_map: Object) -> tuple[str, str, PurePosixPath]:
     """Return where the folders of jobs are: volume, folder in it, and path in pods."""
     spec = _template(config_map, _TEMPLATES)["spec"]
     main = _main(spec)
+    _uncover(spec)
     folder = PurePosixPath(_job_folder(main)).parent
     mounts = [
         one
@@ -231,6 +235,23 @@ def _template(config_map: Object, keys: Sequence[str]) -> Object:
         f"ConfigMap {config_map['metadata']['name']}: got no pod template, expected "
         f"{' or '.join(_TEMPLATES)}; was it made by another version of the chart?"
     )
+
+
+def _uncover(spec: Object) -> None:
+    """Show the folders of all jobs: a command runs nobody's model code.
+
+    And where the job's own folder is not there yet the kubelet would make it, with all
+    around it, for root alone: no master could make one then.
+    """
+    main = _main(spec)
+    volumes, mounts = spec.get("volumes") or [], main.get("volumeMounts") or []
+    if any(one["name"] == _HIDES for one in volumes):
+        spec["volumes"] = [one for one in volumes if one["name"] != _HIDES]
+        main["volumeMounts"] = [
+            one
+            for one in mounts
+            if one["name"] != _HIDES and _FOLDERS not in f"{one.get('subPath') or ''}/"
+        ]
 
 
 def _main(spec: Object) -> Object:
