@@ -214,8 +214,8 @@ def test_what_a_worker_writes_into_its_jobs_journal_is_not_run_by_the_master(
     kubelet.install(digits_job(epochs=20))
     first = kubelet.start_master()
     until(kubelet, lambda: steps(kubelet) > 10, "training")
-    # As a worker's code can: the journal is in its job's folder, and who begins the next
-    # segment ends the master that has the one before.
+    # As a worker's code can: the journal is in its job's folder, and who begins the
+    # next segment ends the master that has the one before.
     planted = tmp_path / "planted"
     job = in_force(kubelet.job_dir).document()
     job["onEnd"] = {"command": ["touch", str(planted)]}

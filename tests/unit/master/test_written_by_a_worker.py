@@ -17,14 +17,15 @@ from elasticdl.master.tasks.ledger import Ledger
 from tests.unit.client.local.test_folder import values
 from tests.unit.master.test_pod import Volume
 
+CRITICAL = "system-node-critical"
 PLANTED = {
     "onEnd": {"command": ["sh", "-c", "cat /var/run/secrets/*"]},
     "env": {"LD_PRELOAD": "/data/planted.so"},
     "ps": {
         "env": {"LD_PRELOAD": "/data/planted.so"},
-        "priority": "system-node-critical",
+        "priority": CRITICAL,
     },
-    "worker": {"env": {"A": "b"}, "priority": "system-node-critical"},
+    "worker": {"env": {"A": "b"}, "priority": CRITICAL},
 }
 TOLD = {
     "onEnd": {"webhook": "https://chat.example/x"},

@@ -1,10 +1,13 @@
 """What the runner of a cluster shows of pods listed and pods still to be made."""
 
 import asyncio
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from elasticdl.job.names import Role
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.list_and_watch import Listing
@@ -68,6 +71,7 @@ class Server(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Taking)
         self.asked: list[dict[str, list[str]]] = []
+        self.pods: list[dict[str, Any]] = []
 
 
 class Taking(BaseHTTPRequestHandler):
@@ -76,7 +80,8 @@ class Taking(BaseHTTPRequestHandler):
     server: Server
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        pod = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.pods.append(json.loads(pod))
         self.server.asked.append(parse_qs(urlsplit(self.path).query))
         self.send_response(201)
         self.send_header("Content-Length", "2")
@@ -90,18 +95,20 @@ class Taking(BaseHTTPRequestHandler):
 TEMPLATE = "{kind: Pod, metadata: {}, spec: {containers: [{name: main}]}}"
 
 
-def test_the_first_pod_is_tried_strictly_so_that_no_misspelt_key_is_dropped() -> None:
+def tried(priority: str = "", template: str = TEMPLATE) -> Server:
+    """Try a PS out on a server; return that."""
+
     async def story(address: str) -> None:
         api = ApiServer(Configuration(host=address))
-        config = JobConfig("elasticdl-digits", "u-1", "", {Role.PS: TEMPLATE}, "")
+        config = JobConfig("elasticdl-digits", "u-1", "", {Role.PS: template}, "")
         calls = PodCalls(
             api,
             namespace="ml",
             job="digits",
             config=JobConfigMap(api, "ml", config),
-            priority_classes={},
+            priority_classes={"high": "elasticdl-high", "low": "elasticdl-low"},
         )
-        await calls.try_out(Launch(PS, 1, 1.0, "1Gi", "", 1.0))
+        await calls.try_out(Launch(PS, 1, 1.0, "1Gi", priority, 1.0))
 
     server = Server()
     thread = threading.Thread(target=server.serve_forever)
@@ -112,6 +119,29 @@ def test_the_first_pod_is_tried_strictly_so_that_no_misspelt_key_is_dropped() ->
         server.shutdown()
         thread.join()
         server.server_close()
-    (asked,) = server.asked
+    return server
+
+
+@pytest.mark.parametrize(
+    ("priority", "named"),
+    [
+        ("high", "elasticdl-high"),
+        ("low", "elasticdl-low"),
+        ("", "gold"),
+        ("gold", "gold"),
+        # A master reads it in the journal, which workers can write.
+        ("system-node-critical", "gold"),
+    ],
+)
+def test_a_pod_has_its_templates_class_or_that_of_the_words_high_and_low(
+    priority: str, named: str
+) -> None:
+    template = TEMPLATE.replace("spec: {", "spec: {priorityClassName: gold, ")
+    (pod,) = tried(priority, template).pods
+    assert pod["spec"]["priorityClassName"] == named
+
+
+def test_the_first_pod_is_tried_strictly_so_that_no_misspelt_key_is_dropped() -> None:
+    (asked,) = tried().asked
     assert asked["dryRun"] == ["All"]
     assert asked["fieldValidation"] == ["Strict"]
