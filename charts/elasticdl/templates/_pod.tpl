@@ -240,9 +240,16 @@ claims:
     {{- if and (has .name $names) $here (not .subPathExpr) -}}
       {{- $rest := trimPrefix "/" (trimPrefix $inside $above) -}}
       {{- $place := trimSuffix "/" (printf "%s/%s" (trimSuffix "/" .mountPath) $rest) -}}
-      {{- $mounts = append $mounts (dict "name" "elasticdl-hidden" "mountPath" (printf "%s/.elasticdl" $place)) -}}
+      {{- /* Where the folders of jobs are a volume of their own, all of it is theirs. */ -}}
+      {{- $apart := false -}}
+      {{- range list ".elasticdl" ".elasticdl/jobs" (dir $own) -}}
+        {{- if has (printf "%s/%s" $place .) $taken }}{{ $apart = true }}{{ end -}}
+      {{- end -}}
+      {{- if not $apart -}}
+        {{- $mounts = append $mounts (dict "name" "elasticdl-hidden" "mountPath" (printf "%s/.elasticdl" $place)) -}}
+      {{- end -}}
       {{- $volume := .name -}}
-      {{- range $folder := prepend $named $own | uniq -}}
+      {{- range $folder := $apart | ternary list (prepend $named $own | uniq) -}}
         {{- $path := printf "%s/%s" $place $folder -}}
         {{- if not (has $path $taken) -}}
           {{- $mount := dict "name" $volume "mountPath" $path "subPath" (trimPrefix "/" (printf "%s/%s" $above $folder)) -}}

@@ -21,6 +21,7 @@ from elasticdl.errors import SpecError
 from elasticdl.job.spec.ending import OnEndSpec
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.problems import spec_error
+from elasticdl.job.spec.replicas import PsSpec, WorkerSpec
 from elasticdl.job.values.file import load_values, parse_values
 
 # Edits reach a running job within half a second; a stat of one file costs nothing.
@@ -98,18 +99,17 @@ def by_the_file(noted: JobSpec, told: JobSpec | None) -> JobSpec:
     are given beside a number, is not taken from there. Without a file (`told`) nothing
     is run, and pods have what their templates say.
     """
-
-    def role(name: str) -> Any:
-        of = getattr(noted, name)
-        said = getattr(told, name) if told else None
-        env, priority = (said.env, said.priority) if said else ({}, "")
-        return of.model_copy(update={"env": env, "priority": priority})
-
+    ps = told.ps if told else PsSpec()
+    worker = told.worker if told else WorkerSpec()
+    on_end, env = (told.on_end, told.env) if told else (OnEndSpec(), {})
     return noted.model_copy(
         update={
-            "on_end": told.on_end if told else OnEndSpec(),
-            "env": told.env if told else {},
-            **{name: role(name) for name in ("ps", "worker")},
+            "on_end": on_end,
+            "env": env,
+            "ps": noted.ps.model_copy(update={"env": ps.env, "priority": ps.priority}),
+            "worker": noted.worker.model_copy(
+                update={"env": worker.env, "priority": worker.priority}
+            ),
         }
     )
 

@@ -293,3 +293,16 @@ def test_a_volume_in_the_claims_place_is_hidden_in_the_same_way():
     assert volume["persistentVolumeClaim"] == {"claimName": "mine"}
     assert last["subPath"] == OWN
     assert yaml.safe_dump(made).count("elasticdl-hidden") == 2
+
+
+@pytest.mark.parametrize("path", ["/data/.elasticdl", "/data/.elasticdl/jobs"])
+def test_a_volume_of_their_own_for_the_jobs_folders_stays_in_its_place(path):
+    values = job()
+    values["job"]["volumes"] = [{"claimName": "journals", "mountPath": path}]
+    made = pods(objects(values))["worker"]
+    found = [
+        mount["mountPath"]
+        for mount in container(made)["volumeMounts"]
+        if mount["mountPath"].startswith("/data")
+    ]
+    assert found == [path, "/data"]

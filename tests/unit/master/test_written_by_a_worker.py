@@ -10,6 +10,7 @@ from elasticdl.job.folder import put_in_force
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.master.assembly import edit_meanwhile
+from elasticdl.master.live_edits import by_the_file
 from elasticdl.master.pod import prepare
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
@@ -81,4 +82,10 @@ def test_where_the_values_file_is_wrong_nothing_is_run_instead(tmp_path) -> None
     prepared.lock.release()
     assert prepared.spec.on_end.command == []
     assert prepared.spec.env == prepared.spec.ps.env == prepared.spec.worker.env == {}
-    assert prepared.spec.ps.priority == prepared.spec.worker.priority == ""
+    assert (prepared.spec.ps.priority, prepared.spec.worker.priority) == ("high", "low")
+
+
+def test_a_group_of_workers_goes_on_as_well_where_the_values_file_is_wrong() -> None:
+    """Whose specification may have no section `ps`, or the next master refuses it."""
+    noted = spec_with({"strategy": "allReduce"})
+    assert spec_with(by_the_file(noted, None).document()) == noted

@@ -154,10 +154,14 @@ class PodCalls:
 
     def _stamp(self, launch: Launch) -> Json:
         config = self._config.current
-        # Any other class the template names, which no worker can write.
-        priority = self._priority_classes.get(launch.priority, "")
+        template, role = config.templates[launch.key.role], launch.key.role
+        # The master says who is `high` and who `low`, no more: workers can write its
+        # journal, and not the template, which names any other class.
+        classes = self._priority_classes
+        ours = pods.class_of(template, role) in ("", *classes.values())
+        priority = classes.get(launch.priority, "") if ours else ""
         return pods.stamp(
-            config.templates[launch.key.role],
+            template,
             replace(launch, priority=priority),
             job=self._job,
             owner=config.owner,

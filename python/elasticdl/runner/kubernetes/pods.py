@@ -71,6 +71,12 @@ def name_of(job: str, key: ReplicaKey) -> str:
     return names.pod_name(job, key.role, key.index)
 
 
+def class_of(template: str, role: names.Role) -> str:
+    """Return the PriorityClass that a template names; "" for none."""
+    spec = _parse(template, names.template_key(role)).get("spec") or {}
+    return str(spec.get("priorityClassName") or "")
+
+
 @functools.lru_cache(maxsize=8)
 def _parse(template: str, key: str) -> Json:
     try:

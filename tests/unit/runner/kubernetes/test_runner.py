@@ -123,22 +123,24 @@ def tried(priority: str = "", template: str = TEMPLATE) -> Server:
 
 
 @pytest.mark.parametrize(
-    ("priority", "named"),
+    ("named", "priority", "given"),
     [
-        ("high", "elasticdl-high"),
-        ("low", "elasticdl-low"),
-        ("", "gold"),
-        ("gold", "gold"),
+        # A share: the template has `low`.
+        ("elasticdl-low", "high", "elasticdl-high"),
+        ("elasticdl-low", "low", "elasticdl-low"),
+        ("gold", "gold", "gold"),
         # A master reads it in the journal, which workers can write.
-        ("system-node-critical", "gold"),
+        ("gold", "high", "gold"),
+        ("gold", "system-node-critical", "gold"),
+        ("elasticdl-low", "system-node-critical", "elasticdl-low"),
     ],
 )
 def test_a_pod_has_its_templates_class_or_that_of_the_words_high_and_low(
-    priority: str, named: str
+    named: str, priority: str, given: str
 ) -> None:
-    template = TEMPLATE.replace("spec: {", "spec: {priorityClassName: gold, ")
+    template = TEMPLATE.replace("spec: {", f"spec: {{priorityClassName: {named}, ")
     (pod,) = tried(priority, template).pods
-    assert pod["spec"]["priorityClassName"] == named
+    assert pod["spec"]["priorityClassName"] == given
 
 
 def test_the_first_pod_is_tried_strictly_so_that_no_misspelt_key_is_dropped() -> None:
