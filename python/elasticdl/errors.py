@@ -37,6 +37,7 @@ class ExitCode(enum.IntEnum):
     that was told to leave its pod while the job goes on: another one takes over.
     POD_JOB_FAILED is JOB_FAILED, said by a master in a pod: Python itself ends with 1
     where an import fails, as on a volume that is away, and that is no end of the job.
+    STORAGE_AWAY is a PS or worker that could not begin for such a volume.
     """
 
     OK = 0
@@ -51,6 +52,7 @@ class ExitCode(enum.IntEnum):
     FENCED = 9
     POD_JOB_FAILED = 10
     CRASHED = 70
+    STORAGE_AWAY = 75
     STOPPED = 130
     HANDED_OVER = 143
 
@@ -179,6 +181,19 @@ _AWAY = frozenset(
 )
 
 
+# Of these a socket that the user's own code opens says none.
+_AWAY_OF_FILES = frozenset({errno.EIO, errno.ESTALE, errno.EREMOTEIO})
+
+
+def is_file_away(error: BaseException | None) -> bool:
+    """Whether an error, or its cause, is that of a file on storage that is away."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _AWAY_OF_FILES:
+            return True
+        error = error.__cause__
+    return False
+
+
 def is_storage_away(error: BaseException | None) -> bool:
     """Whether an error, or its cause, may disappear when the storage is back."""
     while error is not None:
@@ -186,3 +201,12 @@ def is_storage_away(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def exit_code_of(error: Exception) -> ExitCode:
+    """Return the exit code of a PS or worker that an error ends. Raises others."""
+    if is_file_away(error):
+        return ExitCode.STORAGE_AWAY
+    if isinstance(error, ElasticDLError):
+        return error.exit_code
+    raise error

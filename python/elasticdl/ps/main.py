@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from elasticdl.errors import ElasticDLError, ExitCode, FencedError
+from elasticdl.errors import ElasticDLError, ExitCode, FencedError, exit_code_of
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
 from elasticdl.job.heartbeats import Registration
@@ -64,9 +64,9 @@ def run() -> int:
     except FencedError as error:
         log.warning("This PS is not needed any more: %s", error)
         return ExitCode.FENCED
-    except ElasticDLError as error:
+    except (ElasticDLError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - before logging is set
-        return error.exit_code
+        return exit_code_of(error)
 
 
 def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:

@@ -27,6 +27,7 @@ from elasticdl.errors import (
     FencedError,
     RpcError,
     UserCodeError,
+    exit_code_of,
 )
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
@@ -58,9 +59,9 @@ def run() -> int:
     try:
         context = RoleContext.from_environ(os.environ, Role.WORKER)
         spec = in_force(context.job_dir)
-    except ElasticDLError as error:
+    except (ElasticDLError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - no logging yet
-        return error.exit_code
+        return exit_code_of(error)
     set_up_logging(context.name, spec.log.level)
     hold_lifeline(context)
     sys.setswitchinterval(_TURN_SECONDS)
@@ -79,7 +80,10 @@ def run() -> int:
             return ExitCode.OK
         told = error.__cause__ if isinstance(error, UserCodeError) else None
         log.error("%s", with_trace(str(error), told) if told else error)
-        return error.exit_code
+        return exit_code_of(error)
+    except OSError as error:
+        log.error("%s", error)
+        return exit_code_of(error)
     return ExitCode.OK
 
 

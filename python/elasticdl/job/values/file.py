@@ -22,7 +22,7 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
-from elasticdl.errors import SpecError
+from elasticdl.errors import SpecError, is_file_away
 from elasticdl.files import DEFAULT_MODE, write_whole
 from elasticdl.job.spec.problems import Problem, spec_error
 from elasticdl.job.values.checking import Document, find_problems, validate
@@ -50,11 +50,17 @@ def load_values(path: Path, *, overrides: Sequence[str] = ()) -> ValuesFile:
 def read_values(
     path: Path, *, overrides: Sequence[str] = ()
 ) -> tuple[ValuesFile | None, list[Problem]]:
-    """Return the file's values, or None and all mistakes."""
+    """Return the file's values, or None and all mistakes.
+
+    Raises SpecError, with its cause, where the file's storage is away.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        return None, [_unreadable(path, error)]
+        problems = [_unreadable(path, error)]
+        if is_file_away(error):
+            raise spec_error(problems) from error
+        return None, problems
     return parse_values(text, source=str(path), overrides=overrides)
 
 

@@ -9,6 +9,8 @@ Owns the one function from (ending, history) to a decision. Called by
 | silent or hung (killed by the master), fenced   | relaunched       | no      |
 | left with exit code 0 while there is work       | relaunched       | no      |
 | out of memory, and there is more up to the limit| with more memory | no      |
+| storage was away as it began, for the container | relaunched       | no      |
+| or for the process                              |                  |         |
 | its container can never be started as described | the job fails    |         |
 | exit codes of deterministic mistakes (3, 4, 5), | the job fails    |         |
 | of workers also 6: a checkpoint does not fit    |                  |         |
@@ -27,6 +29,7 @@ their start come back after a growing pause, whatever the reason.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 
@@ -43,12 +46,20 @@ FORGIVEN_SECONDS = 3600.0
 PS_LIVED_SECONDS = 600.0
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
+_STORAGE_PAUSE_SECONDS = 10.0  # A file server takes minutes to move.
 _MEMORY_FACTOR = 1.5
 # Of its limit, at the last heartbeat: it grew by the rest in a second.
 _OOM_SHARE = 0.8
 _SIGKILL_CODE = 128 + 9
 # An error in a role's log (`job.context`): time, level, role, module, the words.
 _LOGGED_ERROR = re.compile(r"[\d-]+ [\d:.]+ (?:ERROR|CRITICAL) \S+ \S+: (.*)")
+
+# What a runtime says of a volume whose server is away while it mounts it.
+_STORAGE_AWAY = re.compile(
+    r"stale (nfs )?file handle|input/output error|transport endpoint|host is down"
+    r"|no route to host|connection (timed out|refused|reset)",
+    re.IGNORECASE,
+)
 
 # Trying again cannot help: the same specification, code and data give the same error.
 DETERMINISTIC: dict[int, str] = {
@@ -89,6 +100,7 @@ class PastEndings:
     counted: int = 0  # counted endings of all workers, not forgiven yet
     quick: int = 0  # endings in a row (of this PS, or of workers) without having lived
     nowhere: int = 0  # crashes of this PS in a row without a newer checkpoint
+    away_seconds: float = 0.0  # since one was the first that storage kept from starting
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,7 @@ class Limits:
 
     max_restarts: int
     max_memory_bytes: int = 0  # 0: no more than it has
+    away_seconds: float = math.inf  # that storage may be away
 
 
 @dataclass(frozen=True)
@@ -125,12 +138,14 @@ def decide(
     ending = _with_oom_kill(ending)
     pause = _pause(ending, history)
     reason = ending.cause or _words(ending)
-    if ending.reason is ExitReason.CANNOT_START:
+    away = waits_for_storage(ending) and history.away_seconds < limits.away_seconds
+    if ending.reason is ExitReason.CANNOT_START and not away:
         what = "its container cannot be started"
         return GiveUp(reason, _last_words(name, what, ending.message))
     if is_counted_kill(ending):
         return _counted(ending, history, limits, name=name)
-    if ending.cause or ending.reason in _NEVER_COUNTED:
+    if away or ending.cause or ending.reason in _NEVER_COUNTED:
+        pause = _STORAGE_PAUSE_SECONDS if away else pause
         return StartReplacement(reason, delay_seconds=pause)
     if ending.exit_code == ExitCode.FENCED:
         return StartReplacement(EndCause.FENCED, delay_seconds=pause)
@@ -143,6 +158,13 @@ def decide(
         code = ExitCode(ending.exit_code)
         return GiveUp(reason, _last_words(name, what, ending.message), code)
     return _counted(ending, history, limits, name=name)
+
+
+def waits_for_storage(ending: ReplicaEnding) -> bool:
+    """Whether it could not begin, since storage is away."""
+    if ending.reason is ExitReason.CANNOT_START:
+        return _STORAGE_AWAY.search(ending.message) is not None
+    return ending.exit_code == ExitCode.STORAGE_AWAY
 
 
 def cause_of(ending: ReplicaEnding) -> EndCause:
@@ -215,6 +237,7 @@ def is_quick(ending: ReplicaEnding) -> bool:
         ExitReason.DELETED,
         ExitReason.KILLED,
     )
+    taken = taken or waits_for_storage(ending)
     return not taken and ending.lived_seconds < QUICK_SECONDS
 
 

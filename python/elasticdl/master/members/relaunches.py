@@ -9,6 +9,7 @@ start or stop anything.
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 # A job of preemptible machines has many; the journal and the history name them all.
 KEPT = 500
+# A replica is made again after some seconds, and says the same within a minute.
+_AWAY_AGAIN_SECONDS = 120.0
 
 
 class Relaunches:
@@ -52,6 +55,8 @@ class Relaunches:
         self._counted: list[float] = []  # when
         self._nowhere: dict[str, tuple[int, int]] = {}  # PS -> crashes, at checkpoint
         self._quick: dict[str, int] = {}  # "worker", "ps-0": endings in a row
+        # When storage first kept a replica from starting, and when it last did.
+        self._away = (0.0, -math.inf)
         self._since: dict[str, tuple[int, float]] = {}  # replacement -> record, time
         self._read(ledger)
 
@@ -118,10 +123,12 @@ class Relaunches:
             len(self._not_forgiven(spec, now=now)),
             self._quick.get(series, 0),
             nowhere,
+            self._away_seconds(ending, now=now),
         )
         limits = Limits(
             spec.worker.max_restarts,
             parse_bytes(spec.worker.memory_limit_max) if member.is_worker else 0,
+            spec.master.journal_wait_seconds,
         )
         decision = relaunch_rules.decide(ending, history, limits, name=member.name)
         quick = relaunch_rules.is_quick(ending)
@@ -132,6 +139,14 @@ class Relaunches:
         elif counted:
             self._nowhere[member.name] = (nowhere + 1, self._newest_checkpoint())
         return decision
+
+    def _away_seconds(self, ending: ReplicaEnding, *, now: float) -> float:
+        """Return for how long storage has kept replicas from starting."""
+        if not relaunch_rules.waits_for_storage(ending):
+            return 0.0
+        since, last = self._away
+        self._away = (since if now - last < _AWAY_AGAIN_SECONDS else now, now)
+        return now - self._away[0]
 
     def _not_forgiven(self, spec: JobSpec, *, now: float) -> list[float]:
         """Return the crashes that count; old crashes of a long job are forgiven."""

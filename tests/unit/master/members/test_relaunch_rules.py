@@ -14,6 +14,7 @@ from elasticdl.master.members.relaunch_rules import (
     ReplicaEnding,
     StartReplacement,
     decide,
+    is_quick,
 )
 
 STRICT = Limits(max_restarts=0)
@@ -222,6 +223,26 @@ def test_a_container_that_can_never_start_fails_the_job_with_its_reason(
         "cannotStart",
         "worker-0: its container cannot be started: InvalidImageName: 'X Y'",
     )
+
+
+@pytest.mark.parametrize(
+    "words", ["stale NFS file handle", "Input/output error", "host is down"]
+)
+@pytest.mark.parametrize("role", [Role.WORKER, Role.PS])
+def test_a_container_whose_volume_is_away_as_it_starts_is_tried_again(
+    role: Role, words: str
+) -> None:
+    """For as long as the volume is away: nothing of it counts, then or later."""
+    message = (
+        "failed to create containerd task: failed to create shim task: OCI runtime "
+        "create failed: error during container init: error mounting "
+        '"/var/lib/kubelet/pods/u/volume-subpaths/claim/main/2" to rootfs at '
+        f'"/data/.elasticdl/jobs/ml/digits": {words}: unknown'
+    )
+    ending = ended(ExitReason.CANNOT_START, role=role, message=message, lived=0.1)
+    decision = decide(ending, PastEndings(), STRICT, name="ps-0")
+    assert decision == StartReplacement("cannotStart", delay_seconds=10.0)
+    assert not is_quick(ending)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import ExitReason
@@ -51,9 +52,10 @@ class Past:
         lived: float = 100.0,
         cause: str = "",
         ready: bool = True,
+        code: int = 1,
     ) -> StartReplacement | GiveUp:
         member = Member(ReplicaKey(role, 0), 1, "", 1, 0.0)
-        code = 1 if reason is ExitReason.ERROR else 0
+        code = code if reason is ExitReason.ERROR else 0
         ending = ReplicaEnding(role, reason, code, "", cause, lived, ready=ready)
         return self.relaunches.decide(member, ending, spec=self.job, now=at)
 
@@ -71,6 +73,26 @@ def test_crashes_of_long_ago_are_forgiven(ledger) -> None:
         assert isinstance(past.ends(Role.WORKER, at=day * 24 * HOUR), StartReplacement)
     rest = [past.ends(Role.WORKER, at=9 * 24 * HOUR + n) for n in (1, 2, 3)]
     assert [isinstance(one, GiveUp) for one in rest] == [False, False, True]
+
+
+@pytest.mark.parametrize("role", [Role.WORKER, Role.PS])
+def test_storage_that_is_away_as_replicas_start_fails_the_job_after_half_an_hour(
+    ledger, role
+) -> None:
+    past = Past(ledger, spec())
+
+    def ends(at: float) -> StartReplacement | GiveUp:
+        return past.ends(role, at=at, lived=3.0, code=ExitCode.STORAGE_AWAY)
+
+    # Ten minutes, and ten more an hour later.
+    for began in (0.0, HOUR):
+        for n in range(40):
+            assert ends(began + 15.0 * n) == StartReplacement(
+                "exit code 75", delay_seconds=10.0
+            )
+    until = [ends(HOUR + 15.0 * n) for n in range(40, 130)]
+    assert isinstance(until[-1], GiveUp)
+    assert [isinstance(one, GiveUp) for one in until].index(True) >= 80
 
 
 def test_workers_that_hang_while_they_build_the_model_fail_the_job(ledger) -> None:
