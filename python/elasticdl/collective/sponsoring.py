@@ -86,7 +86,8 @@ class Sponsoring:
         fit = _MOST_BYTES // max(1, step_bytes)
         self._feed = Feed(max(_LEAST_STEPS, min(fit, _MOST_STEPS)))
         self._keys = itertools.count()
-        self._usual: deque[float] = deque(maxlen=_USUAL_STEPS)  # steps, without newcomers
+        # Seconds of steps without newcomers.
+        self._usual: deque[float] = deque(maxlen=_USUAL_STEPS)
         self._paced_at: float | None = None  # when the present step began
         self._closed = False
 
