@@ -124,7 +124,8 @@ class Undisturbed:
     def of(self, wanted: Plan, epochs: int) -> Curve:
         """Return what undisturbed jobs had after so many epochs."""
         curves = self._curves[f"{wanted.mode} {wanted.most_workers}"]
-        return [curve[min(epochs, CALM_EPOCHS) - 1] for curve in curves]
+        # Where epochs are shorter than an evaluation, one evaluation is of several.
+        return [curve[min(epochs, len(curve)) - 1] for curve in curves]
 
     def table(self) -> str:
         """Return the accuracies after the last epoch, and how far apart they are."""

@@ -5,8 +5,10 @@ buckets and these into a part for each member, and the bytes of each message. Ca
 `collective.group`, under its lock but for `read`, which the threads that receive call.
 Must not know why a message is sent.
 
-The reduced gradient of the last step is kept, in one of two vectors that take turns,
-for a member that may have to be handed it.
+One vector has the sum of the step under way, and before it that of the last step, for
+a member that may have to be handed it. A part of the next sum needs pieces of all
+members, so all have made the last step by then. After a loss that is not known before
+all members of the new round were heard: the step under way has another vector then.
 """
 
 from __future__ import annotations
@@ -51,12 +53,14 @@ class RoundMemory:
         round: Who is in.
         bounds: Of each part, in floats.
         pieces: What others send, by member and own part.
+        result: The reduced gradient.
         raw: Encoded values, by the member that sends them.
     """
 
     round: Round
     bounds: list[tuple[int, int]]
     pieces: dict[tuple[int, int], Floats]
+    result: Floats
     raw: dict[int, bytearray] = field(default_factory=dict)
 
     def piece(self, member: int, head: wire.Head) -> Floats:
@@ -76,9 +80,6 @@ class RoundMemory:
         return self.bounds[head.part]
 
 
-_NO_ROUND = RoundMemory(Round(0, (), ()), [], {})
-
-
 class Buffers:
     """Vectors of one size; those of a round are made by `enter`."""
 
@@ -89,11 +90,12 @@ class Buffers:
         self._me = me
         self._ends = tuple(ends)
         self.num_buckets = len(self._ends)
-        size = self._ends[-1]
         self._encoding = encoding
         self._most_state_bytes = most_state_bytes
-        self._results = [np.zeros(size, np.float32) for _ in range(2)]
-        self._memory = _NO_ROUND
+        result = np.zeros(self._ends[-1], np.float32)
+        self._memory = RoundMemory(Round(0, (), ()), [], {}, result)
+        # The last step and its sum, until the next one is made.
+        self._before: tuple[int, Floats] | None = None
 
     @property
     def round(self) -> Round:
@@ -104,10 +106,13 @@ class Buffers:
         """Make the memory that a round needs; frames are of this round from now on.
 
         `again`: a step that was perhaps begun in the round before. Threads of that
-        round may still write into its sum, which gets another array.
+        round may still write into its sum: this round has another vector.
         """
+        result = self._memory.result
         if again is not None:
-            self._results[again % 2] = np.zeros_like(self._results[0])
+            if self._before is None or self._before[0] != again - 1:
+                self._before = again - 1, result
+            result = np.zeros_like(result)
         members = entered.members
         bounds = part_bounds(self._ends, len(members))
         pieces = {
@@ -117,7 +122,7 @@ class Buffers:
             for member in members
             if member != self._me
         }
-        self._memory = RoundMemory(entered, bounds, pieces)
+        self._memory = RoundMemory(entered, bounds, pieces, result)
         return self._memory
 
     def parts(self, gradient: Floats, bucket: int, members: int) -> tuple[Floats, ...]:
@@ -125,17 +130,24 @@ class Buffers:
         of_bucket = self._memory.bounds[bucket * members : (bucket + 1) * members]
         return tuple(gradient[begin:end] for begin, end in of_bucket)
 
-    def whole(self, step: int, parts: tuple[Any, ...]) -> Floats:
-        """Return the reduced gradient of a step."""
-        whole = self._results[step % 2]
+    def whole(self, parts: tuple[Any, ...]) -> Floats:
+        """Return the reduced gradient of a step that is made now."""
+        self._before = None
+        whole = self._memory.result
         if len(parts) == 1 and parts[0] is not whole:
             np.copyto(whole, parts[0])
         return whole
 
-    def add(self, step: int, part: int, pieces: tuple[Floats, ...]) -> Floats:
+    def _sum_of(self, step: int) -> Floats:
+        """Return the reduced gradient of the last step."""
+        if self._before is not None and self._before[0] == step:
+            return self._before[1]
+        return self._memory.result
+
+    def add(self, part: int, pieces: tuple[Floats, ...]) -> Floats:
         """Return the sum of all members' pieces of a part, as all will have it."""
         begin, end = self._memory.bounds[part]
-        total = self._results[step % 2][begin:end]
+        total = self._memory.result[begin:end]
         if len(pieces) == 1:
             np.copyto(total, pieces[0])
             return total
@@ -168,7 +180,7 @@ class Buffers:
             case HandOver(step):
                 # One that is kept has an array of its own.
                 kept = message.parts[0] if len(message.parts) == 1 else None
-                whole = self._results[step % 2] if kept is None else kept
+                whole = self._sum_of(step) if kept is None else kept
                 return wire.frame(
                     wire.Kind.HAND_OVER,
                     number,
@@ -227,7 +239,7 @@ class Buffers:
             self._read_values(memory, member, connection, head, piece)
             return Piece(head.step, head.part, piece)
         begin, end = memory.part_of(member, head)
-        part = self._results[head.step % 2][begin:end]
+        part = memory.result[begin:end]
         self._read_values(memory, member, connection, head, part)
         return Reduced(head.step, head.part, part)
 
@@ -235,7 +247,7 @@ class Buffers:
         self, connection: socket.socket, head: wire.Head, meta: bytes
     ) -> HandOver:
         """Read the sum of a step, into memory of its own: several may wait."""
-        whole = np.empty_like(self._results[0])
+        whole = np.empty_like(self._memory.result)
         _expect(head, whole.nbytes)
         wire.read_into(connection, _bytes(whole))
         plan, members = decoded_plan(meta)

@@ -21,7 +21,7 @@ from elasticdl.collective.messages import HandOver, Snapshot
 _KEPT_SECONDS = 10.0
 # The line of a member that gives a state away is shared by its steps. These wait for
 # newcomers that lack more than so many, each in so many steps at most.
-_BEHIND_STEPS = 1
+_BEHIND_STEPS = 0
 _MOST_PACED = 32
 
 

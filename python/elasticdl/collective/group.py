@@ -388,7 +388,7 @@ class Group:
         if isinstance(action, Apply | Follow | Take | Begin):
             self._applying = True
         if isinstance(action, Apply):
-            whole = self._buffers.whole(action.step, action.parts)
+            whole = self._buffers.whole(action.parts)
             action = replace(action, parts=(whole,))
         self._tell_sponsoring(action)
         self._orders.put(action)
@@ -409,7 +409,7 @@ class Group:
         entered = self._participant.round
         if entered is None:
             return
-        total = self._buffers.add(step, part, pieces)
+        total = self._buffers.add(part, pieces)
         self._carry_out(self._participant.added(step, entered.number, part, total))
 
     # -- newcomers ---------------------------------------------------------------------

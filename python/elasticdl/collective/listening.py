@@ -24,7 +24,7 @@ from elasticdl.errors import RpcError
 
 log = logging.getLogger(__name__)
 
-# A round with the newcomer may begin when it gets the newest step; or when it came no
+# A round with the newcomer may begin when there is no newer step; or when it came no
 # nearer in so many: a group may be as fast as it is.
 _MOST_NO_NEARER = 8
 # Or after so many: a group may be nearly as fast.
@@ -206,9 +206,7 @@ class Listening:
             followed, no_nearer = followed + 1, no_nearer + 1
             if nearest is None or lag < nearest:
                 nearest, no_nearer = lag, 0
-            self.near |= (
-                not lag or no_nearer >= _MOST_NO_NEARER or followed >= _MOST_FOLLOWED
-            )
+            self.near |= no_nearer >= _MOST_NO_NEARER or followed >= _MOST_FOLLOWED
 
     def _read(
         self, connection: socket.socket, head: wire.Head, meta: bytes

@@ -10,8 +10,10 @@ from __future__ import annotations
 import itertools
 import logging
 import socket
+import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,11 +29,12 @@ log = logging.getLogger(__name__)
 _STATE_SECONDS = 5.0  # until a sponsor has a state that can be copied
 # What is kept while a newcomer copies the state: steps, and bytes of these.
 _MOST_STEPS = 64
-# A step beside a copy takes twice as long on the same line. A newcomer gets nearer with
-# each step by what the line sends in this wait, so the wait of a long step is a part of
-# it; the others notice little of it.
-_PACE_SECONDS = 0.15
-_PACE_OF_STEP = 0.15
+# On the same line a step beside a newcomer takes longer than usual, by what that one is
+# sent; with a wait, which brings it nearer, at most about twice as long.
+_PACE_SECONDS = 0.6
+_PACE_OF_STEP = 0.15  # of a long one, which leaves the line free
+_OVER_SECONDS = 0.1
+_USUAL_STEPS = 9  # whose median is usual
 _LEAST_STEPS = 8
 _MOST_BYTES = 1 << 30
 
@@ -44,9 +47,15 @@ class Standpoint:
     round: int
 
 
-def pace_seconds(step: float) -> float:
-    """Return how long a step may wait for newcomers, after one of so many seconds."""
-    return min(step, max(_PACE_SECONDS, _PACE_OF_STEP * step))
+def pace_seconds(usual: float, step: float) -> float:
+    """Return how long the next step may wait for newcomers.
+
+    Args:
+        usual: Seconds of a step without newcomers.
+        step: Of the last one beside them, without its wait.
+    """
+    most = min(usual, max(_PACE_SECONDS, _PACE_OF_STEP * usual))
+    return max(0.0, min(most, 2 * usual + _OVER_SECONDS - step))
 
 
 class Sponsoring:
@@ -77,8 +86,9 @@ class Sponsoring:
         fit = _MOST_BYTES // max(1, step_bytes)
         self._feed = Feed(max(_LEAST_STEPS, min(fit, _MOST_STEPS)))
         self._keys = itertools.count()
-        self._step_seconds = 0.0  # that the last step took
-        self._paced_at = 0.0  # when it began
+        # Seconds of steps without newcomers.
+        self._usual: deque[float] = deque(maxlen=_USUAL_STEPS)
+        self._paced_at: float | None = None  # when the present step began
         self._closed = False
 
     @property
@@ -95,19 +105,22 @@ class Sponsoring:
         if not self._feed.active:
             return
         kept = replace(step, parts=(step.parts[0].copy(),))
-        now = time.monotonic()
-        self._step_seconds = now - self._paced_at
-        for out in self._feed.made(kept, now=now):
+        for out in self._feed.made(kept, now=time.monotonic()):
             log.info("worker-%d is too many steps behind to listen", out)
         self._changed.notify_all()
 
     def pace(self) -> None:
         """Wait for newcomers that are behind, a moment and at most a step's time."""
+        now = time.monotonic()
         with self._changed:
+            step = now - (self._paced_at or now)
+            if self._paced_at is not None and not self._feed.active:
+                self._usual.append(step)
             if self._feed.paces:
+                usual = statistics.median(self._usual) if self._usual else step
                 self._changed.wait_for(
                     lambda: self._closed or not self._feed.paces,
-                    timeout=pace_seconds(self._step_seconds),
+                    timeout=pace_seconds(usual, step),
                 )
             self._paced_at = time.monotonic()
 

@@ -53,6 +53,7 @@ def test_a_server_that_does_not_answer_is_told_in_words(caplog):
         try:
             await asyncio.wait_for(until(lambda: bool(caplog.messages)), 8.0)
         finally:
+            server.over.set()  # the call in its thread ends
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             await api.close()
