@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from elasticdl.errors import JobError, SpecError
 from elasticdl.job.names import JobDir
+from elasticdl.job.plain import plain_json
 from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
@@ -54,7 +55,9 @@ class Condition(enum.StrEnum):
 def read_report(job_dir: JobDir) -> JobReport | None:
     """Return the final report; None if the job has not ended with one."""
     try:
-        return JobReport.model_validate_json(job_dir.report_file.read_text())
+        return JobReport.model_validate_json(
+            plain_json(job_dir.report_file.read_text())
+        )
     except (OSError, ValidationError):
         return None
 

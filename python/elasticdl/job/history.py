@@ -16,6 +16,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from elasticdl.job.decision import Decision
+from elasticdl.job.plain import plain_json
 from elasticdl.job.status import EvaluationResult, Figures, JobStatus
 
 T = TypeVar("T")
@@ -123,7 +124,7 @@ def parse(lines: Iterable[str]) -> History:
     evaluations: list[EvaluationResult] = []
     for text in lines:
         try:
-            entry = json.loads(text)
+            entry = json.loads(plain_json(text))
             if "sample" in entry:
                 samples.append(HistorySample.model_validate(entry["sample"]))
             elif "decision" in entry:

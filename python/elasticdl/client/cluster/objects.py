@@ -29,6 +29,7 @@ from elasticdl.job.names import (
     Role,
     replica_name,
 )
+from elasticdl.job.plain import plain, plain_json
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.words import JobState
 from elasticdl.kube.pods import (
@@ -119,9 +120,9 @@ def documents(observed: JobObjects) -> tuple[JobStatus | None, JobReport | None]
     status, report = None, None
     try:
         if KEY_STATUS in data:
-            status = JobStatus.model_validate_json(data[KEY_STATUS])
+            status = JobStatus.model_validate_json(plain_json(data[KEY_STATUS]))
         if KEY_REPORT in data:
-            report = JobReport.model_validate_json(data[KEY_REPORT])
+            report = JobReport.model_validate_json(plain_json(data[KEY_REPORT]))
     except ValidationError:
         pass  # of another version; what the objects themselves say is left
     return status, report
@@ -230,7 +231,7 @@ def last_words(pods: Sequence[Object]) -> str:
     for pod in pods:
         for end in ended(pod):
             words = f"{end.reason or 'Error'}, exit code {end.exit_code}"
-            return end.message.strip() or words
+            return plain(end.message).strip() or words
         if reason := pod.get("status", {}).get("reason"):
             return _said(str(reason), str(pod["status"].get("message") or ""))
     return ""
@@ -287,7 +288,7 @@ def _image(pod: Object, container: str) -> str:
 
 
 def _said(head: str, message: str) -> str:
-    text = " ".join(message.split())
+    text = plain(" ".join(message.split()))
     if len(text) > _MOST_MESSAGE:
         text = f"{text[:_MOST_MESSAGE]} ..."
     return ": ".join(part for part in (head, text) if part)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from elasticdl.errors import PlatformError, RpcError
 from elasticdl.job.names import Role
+from elasticdl.job.plain import plain_json
 from elasticdl.job.status import JobStatus
 from elasticdl.rpc.asked_master import AskedMaster
 from elasticdl.rpc.channel import connect
@@ -60,7 +61,7 @@ class MasterCalls(_Connection):
         except grpc.RpcError as error:
             raise RpcError(f"the master does not answer: {_details(error)}") from error
         try:
-            return JobStatus.model_validate_json(document)
+            return JobStatus.model_validate_json(plain_json(document))
         except ValidationError as error:
             raise RpcError(
                 f"the master's status cannot be read, is it of another version? {error}"

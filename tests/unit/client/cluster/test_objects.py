@@ -291,3 +291,14 @@ def test_the_history_is_read_out_of_its_config_map():
 def test_a_history_that_is_not_this_jobs_is_none(shown):
     told = history_of(MAP, shown)
     assert (told.samples, told.decisions) in (((), ()), ([], []))
+
+
+def test_what_a_jobs_code_says_cannot_steer_the_terminal_of_who_looks() -> None:
+    evil = "\x1b]0;mine\x07\x1b[2J"
+    found = status_map(status={**STATUS, "message": evil})
+    view = view_of("digits", JobObjects(MAP, found, JOB, [], []), place="here")
+    assert view.status is not None
+    assert view.status.message == "]0;mine[2J"
+    ended = {"exitCode": 1, "reason": "Error", "message": evil}
+    containers = [{"name": "main", "state": {"terminated": ended}}]
+    assert last_words([{"status": {"containerStatuses": containers}}]) == "]0;mine[2J"
