@@ -18,10 +18,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from elasticdl.errors import SpecError
-from elasticdl.job.spec.ending import OnEndSpec
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.problems import spec_error
-from elasticdl.job.spec.replicas import PsSpec, WorkerSpec
 from elasticdl.job.values.file import load_values, parse_values
 
 # Edits reach a running job within half a second; a stat of one file costs nothing.
@@ -40,6 +38,15 @@ LIVE = (
     "worker.min",
     "worker.max",
     "worker.elastic",
+)
+# What the values file alone may say: section and key.
+OF_THE_FILE = (
+    ("", "onEnd"),
+    ("", "env"),
+    ("ps", "env"),
+    ("ps", "priority"),
+    ("worker", "env"),
+    ("worker", "priority"),
 )
 
 
@@ -99,19 +106,17 @@ def by_the_file(noted: JobSpec, told: JobSpec | None) -> JobSpec:
     are given beside a number, is not taken from there. Without a file (`told`) nothing
     is run, and pods have what their templates say.
     """
-    ps = told.ps if told else PsSpec()
-    worker = told.worker if told else WorkerSpec()
-    on_end, env = (told.on_end, told.env) if told else (OnEndSpec(), {})
-    return noted.model_copy(
-        update={
-            "on_end": on_end,
-            "env": env,
-            "ps": noted.ps.model_copy(update={"env": ps.env, "priority": ps.priority}),
-            "worker": noted.worker.model_copy(
-                update={"env": worker.env, "priority": worker.priority}
-            ),
-        }
-    )
+    tree, said = noted.document(), told.document() if told else {}
+    for section, key in OF_THE_FILE:
+        kept = {**(tree.pop(section, {}) if section else tree)}
+        kept.pop(key, None)
+        there = said.get(section, {}) if section else said
+        kept |= {key: there[key]} if key in there else {}
+        if not section:
+            tree = kept
+        elif kept:  # a section may be refused where it is written
+            tree[section] = kept
+    return JobSpec.model_validate(tree)
 
 
 def too_late(old: JobSpec, edit: Edit) -> Edit:
