@@ -106,6 +106,8 @@ def _module(
     blocks += helpers.texts(used)
     if family in ("linear", "wide_and_deep", "deepfm"):
         blocks.append(networks.SUMMED)
+    if family == OWN:
+        blocks.append(networks.CHECKED)
     return joined(blocks)
 
 
@@ -133,10 +135,13 @@ def _head(
     lines.append("import keras")
     if used & set(helpers.LAYERS):
         lines.append("import tensorflow as tf")
+    named = ["from keras import layers, ops"]
     if plan.model.family == OWN:
-        module = plan.model.definition.rpartition(".")[0]
-        lines.append(f"import {module}")
-    lines += ["from keras import layers, ops", ""]
+        module, _, function = plan.model.definition.rpartition(".")
+        # A folder may be called as a variable here: `model`, `layers`, `metrics`.
+        name = function if function == "own" else f"{function} as own"
+        named.append(f"from {module} import {name}")
+    lines += [*sorted(named, key=str.lower), ""]
     lines += _constants(plan, statistics, writer, places, used)
     return "\n".join(lines)
 
@@ -218,7 +223,7 @@ def _model(plan: TrainPlan, statistics: Statistics) -> str:
     else:
         lines.append("    columns = encode(inputs)")
     if family == OWN:
-        lines += _own(plan)
+        lines += _OWN
     else:
         lines.append(networks.NETWORKS[family].rstrip("\n"))
         lines += _output(plan, statistics)
@@ -234,11 +239,10 @@ def _input(feature: str, dtype: str, size: int) -> str:
     return f"{name}: keras.Input(({size},), name={name}{end})"
 
 
-def _own(plan: TrainPlan) -> list[str]:
-    return [
-        "    groups = {name: joined(parts) for name, parts in columns.items()}",
-        f"    output = {plan.model.definition}(groups, **params)",
-    ]
+_OWN = (
+    "    groups = {name: joined(parts) for name, parts in columns.items()}",
+    "    output = checked(own(groups, **params))",
+)
 
 
 def _output(plan: TrainPlan, statistics: Statistics) -> list[str]:

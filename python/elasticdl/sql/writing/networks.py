@@ -58,6 +58,18 @@ def summed(parts):
     """Return the sum of what several parts say."""
     return layers.Add()(parts) if len(parts) > 1 else parts[0]
 '''
+CHECKED = '''\
+def checked(output):
+    """Return the output; a loss would take one of another shape without a word."""
+    shape = getattr(output, "shape", None)
+    if shape != (None, OUTPUTS):
+        raise ValueError(
+            f"the function returned {output}, expected a tensor of shape "
+            f"(None, {OUTPUTS}): one number, which of two classes is the probability "
+            "of the second, or a probability for each class"
+        )
+    return output
+'''
 
 
 def write_columns(
@@ -112,9 +124,10 @@ def _deepfm(
         if category is None:
             numbers.append(writer.dense(feature.encoding))
             continue
-        vectors.append(
-            writer.embedding(writer.ids(category), "embedding_dim", "vector")
-        )
+        of = feature.encoding
+        combiner = of.combiner if isinstance(of, Embedding) else "mean"
+        ids = writer.ids(category)
+        vectors.append(writer.embedding(ids, "embedding_dim", "vector", combiner))
     wide = _wide(writer, list(features))
     if numbers:
         writer.note("a vector for each number")
