@@ -11,6 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError, SpecError
+from elasticdl.job.values.checking import validate
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import dump_values
 from elasticdl.sql import planning
 from elasticdl.sql.data import results, shards
 from elasticdl.sql.data.source import open_source
@@ -31,12 +34,19 @@ from elasticdl.sql.registry import (
     write_description,
 )
 from elasticdl.sql.running import evaluate, explain, gradients, predict
+from elasticdl.sql.running.questions import parts_of
 from elasticdl.sql.running.session import Bars, Session
 from elasticdl.sql.running.staging import stage
 from elasticdl.sql.running.statements import run
 from elasticdl.sql.running.train import prepare
 
 _TWO = "SELECT 1 AS x, 2 AS X, 1 AS y"
+
+
+def _values() -> ValuesFile:
+    model = {"definition": "m.f", "files": {"m.py": ""}}
+    job = {"name": "m", "model": model, "data": {"training": "rows"}}
+    return validate({"kind": "job", "job": job})
 
 
 @pytest.fixture
@@ -87,6 +97,21 @@ def test_a_column_that_the_validation_rows_lack_is_named(
     )
     with pytest.raises(SpecError, match=r"no column `x`, which.*no column `y`"):
         _train(session, text, tmp_path)
+
+
+@pytest.mark.parametrize("select", ["SELECT 1 AS x FROM nowhere", "SELECT 1 AS z"])
+def test_mistakes_of_validation_select_have_a_caret_before_rows_are_read(
+    session: Session, tmp_path: Path, select: str
+) -> None:
+    text = (
+        "SELECT i AS x, i % 2 AS y FROM range(9) t(i) TO TRAIN DNNClassifier "
+        f"WITH validation.select = '{select}' LABEL y INTO m"
+    )
+    with pytest.raises(StatementError) as caught:
+        _train(session, text, tmp_path)
+    (problem,) = caught.value.problems
+    assert text[problem.at.offset :].startswith(f"'{select}'")
+    assert not list(tmp_path.rglob("rows.parquet"))
 
 
 def test_validation_rows_of_another_kind_are_refused(
@@ -414,3 +439,56 @@ def test_an_answer_that_is_no_number_is_null_and_told(
     assert table.rows == ((0, *nulls), (1, *right))
     assert said[-1].startswith("1 row has NULL as `prediction`: the model's answer is")
     source.close()
+
+
+@pytest.mark.parametrize("using", ["PermutationImportance", "IntegratedGradients"])
+def test_explain_looks_at_as_many_rows_as_the_statement_says(
+    session: Session, tmp_path: Path, using: str
+) -> None:
+    """The attribute was taken, and had no effect."""
+    found = []
+    for seed in ("", ", explain.seed = 7"):
+        statement = _read(
+            "SELECT i AS x, i % 2 AS y FROM range(900) t(i) TO EXPLAIN m WITH "
+            f"explain.num_rows = 30{seed} USING {using}"
+        )
+        folder = tmp_path / f"work{len(found)}"
+        folder.mkdir()
+        parts = parts_of(statement)
+        assert parts.prepare(session, statement, _about("x"), folder) == 30
+        fields = parts.job_fields(statement, _about("x"), str(folder), _values().job)
+        name = fields["job.data.prediction"]
+        found.append(sorted(pq.read_table(name).column("x").to_pylist()))
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    "path", ["job.checkpoint.dir", "job.export.dir", "job.export", "job.data.training"]
+)
+def test_what_a_statement_writes_is_not_set_elsewhere(
+    session: Session, path: str
+) -> None:
+    """The model would be trained, and its version would have nothing."""
+    session = replace(session, overrides=[f"{path}=x"])
+    with pytest.raises(SpecError, match=rf"--set {path}: a statement writes job\."):
+        list(run(session, "SELECT 1"))
+    told = "is what the statement makes; take it out"
+    if path != "job.export":
+        with pytest.raises(StatementError, match=told):
+            _read(
+                f"SELECT 1 AS y TO TRAIN DNNClassifier WITH {path} = 'x' LABEL y INTO m"
+            )
+
+
+def test_a_metric_that_does_not_go_with_a_model_is_told_before_rows_are_read(
+    session: Session,
+) -> None:
+    with session.registry.adding("m") as version:
+        (version.folder / "job.yaml").write_text(dump_values(_values()))
+        write_description(version, _about("x"))
+    text = (
+        "SELECT error('rows were read') AS x, 1 AS y TO EVALUATE m "
+        "WITH validation.metrics = 'MAE'"
+    )
+    with pytest.raises(SpecError, match="does not go with a label of classes"):
+        list(run(session, text))

@@ -7,14 +7,14 @@ the prompt and by notebooks.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from elasticdl.errors import NotFoundError
-from elasticdl.sql import planning
+from elasticdl.errors import NotFoundError, SpecError
+from elasticdl.sql import attributes, planning
 from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.registry import ModelVersion, read_description
 from elasticdl.sql.running.questions import ask
-from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
+from elasticdl.sql.running.session import Answer, Session, Table, Told
 from elasticdl.sql.running.train import train
 from elasticdl.sql.statements import (
     DescribeModel,
@@ -42,6 +42,7 @@ def run(session: Session, text: str) -> Iterator[tuple[Statement, list[Answer]]]
 
 def read(session: Session, text: str) -> list[Statement]:
     """Return a text's statements; StatementError has all mistakes in them."""
+    _refuse_written(session.overrides)
     source = session.source
     statements = planning.read_statements(text, source.engine, source.schema)
     if session.dry_run is not None:
@@ -49,6 +50,18 @@ def read(session: Session, text: str) -> list[Statement]:
         if problems:
             raise StatementError(text, problems)
     return statements
+
+
+def _refuse_written(overrides: Sequence[str]) -> None:
+    """Raise SpecError for `--set` of what statements write: it would not be found."""
+    for one in overrides:
+        path = one.partition("=")[0].strip()
+        own = attributes.written(path.removeprefix("job."))
+        if path.startswith("job.") and own:
+            raise SpecError(
+                f"--set {path}: a statement writes job.{own} itself, and looks for its "
+                "model and rows there; take it out"
+            )
 
 
 def _not_dry(statements: list[Statement], *, keeps_tables: bool) -> Iterator[Problem]:
@@ -89,7 +102,7 @@ def run_one(session: Session, statement: Statement, text: str) -> list[Answer]:
 
 
 def _plain(session: Session, statement: Plain) -> Answer:
-    found = session.source.execute(statement.sql, most_rows=SHOWN_ROWS)
+    found = session.source.execute(statement.sql, most_rows=session.most_rows)
     if found.names:
         return Table(found.names, found.rows, found.more)
     if found.changed >= 0:
