@@ -22,6 +22,7 @@ from elasticdl.sql.plan import (
     Vocabularize,
 )
 from elasticdl.sql.problems import StatementError
+from elasticdl.sql.registry import check_name
 from elasticdl.sql.running.staging import said_of_job
 from elasticdl.sql.statements import Evaluate, Predict
 
@@ -316,3 +317,41 @@ def test_weights_of_two_columns_may_have_separators_of_their_own() -> None:
         ("city", ","),
         ("skills", ";"),
     ]
+
+
+def test_names_of_models_are_those_that_a_folder_takes() -> None:
+    for name in ("größe", "a" * 101, '"a-"', "_a", '"1a"'):
+        (told,) = _told(f"{_T} LABEL income INTO {name}")
+        assert "names no model; expected up to 100 letters of ASCII" in told
+    check_name(tables.plan(f"{_T} LABEL income INTO {'a' * 100}").name)
+
+
+def test_a_vector_whose_size_the_model_decides_is_told() -> None:
+    (told,) = _told(
+        "SELECT * FROM t TO TRAIN DeepFMClassifier COLUMN EMBEDDING(city, 16) "
+        "LABEL income INTO m"
+    )
+    assert told.endswith(
+        "have model.embedding_dim = 8 numbers; expected 8 here, or "
+        "WITH model.embedding_dim = 16"
+    )
+    for model, group in (
+        ("LinearClassifier", ""),
+        ("WideAndDeepClassifier", "FOR wide"),
+    ):
+        plan = tables.plan(
+            f"SELECT * FROM t TO TRAIN {model} COLUMN EMBEDDING(city, 16) {group} "
+            "COLUMN age LABEL income INTO m"
+        )
+        assert any(
+            one.startswith("city: a weight for each value") for one in plan.notes
+        )
+
+
+def test_the_vectors_of_several_values_are_combined_as_said_in_a_deepfm() -> None:
+    made = tables.generated(
+        "SELECT * FROM t TO TRAIN DeepFMClassifier COLUMN "
+        "EMBEDDING(SPLIT(skills), 8, 'sum'), age LABEL income INTO m"
+    )
+    line = ', embedding_dim, "sum", "skills_vector")'
+    assert line in made.module

@@ -26,6 +26,7 @@ from elasticdl.sql.data.source import NO_COLUMNS
 from elasticdl.sql.data.source import Answer as Rows
 from elasticdl.sql.generate import job_tree
 from elasticdl.sql.plan import Places, Schema
+from elasticdl.sql.problems import in_one_line
 from elasticdl.sql.registry import RUNS, description_of
 from elasticdl.sql.remote import module
 from elasticdl.sql.remote.messages import (
@@ -95,7 +96,7 @@ class Remote:
             told = statement_error(str(error), text, begin)
             if told is not None:
                 raise told from None
-            raise JobError(reason(str(error))) from None
+            raise JobError(in_one_line(reason(str(error)))) from None
 
     def _new(self, do: str, statement: Statement, **more: Any) -> Step:
         return Step(
