@@ -108,6 +108,8 @@ def _module(
         blocks.append(networks.SUMMED)
     if family == OWN:
         blocks.append(networks.CHECKED)
+        if plan.label.head is not Head.NUMBER:
+            blocks.append(networks.REFUSE_LOGITS)
     return joined(blocks)
 
 
@@ -228,6 +230,8 @@ def _model(plan: TrainPlan, statistics: Statistics) -> str:
         lines.append(networks.NETWORKS[family].rstrip("\n"))
         lines += _output(plan, statistics)
     lines.append("    network = keras.Model(inputs, output)")
+    if family == OWN and plan.label.head is not Head.NUMBER:
+        lines.append("    refuse_logits(network)")
     lines.append(_compile(plan, statistics))
     lines.append("    return network")
     return "\n".join(lines)

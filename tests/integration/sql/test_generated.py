@@ -93,6 +93,37 @@ def test_columns_called_as_layers_and_words_of_python_are_served(
     assert answer.numpy() == pytest.approx(network(rows).numpy(), abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("layers.Dense(2, activation='softmax')(x)", r"returned \(None, 2\), expected"),
+        ("layers.Flatten()(x)[:, 0]", r"returned \(None,\), expected a tensor of"),
+        ("None", "returned None, expected a tensor of shape"),
+        ("layers.Dense(1)(x)", "ends in a layer without activation, expected prob"),
+        ("layers.Dense(1, activation='sigmoid')(x)", ""),
+        ("layers.Activation('sigmoid')(layers.Dense(1)(x))", ""),
+    ],
+)
+def test_what_a_function_of_ones_own_may_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, told: str
+) -> None:
+    """Logits were trained as probabilities, and told as such: 2.3, without a word."""
+    folder = f"own_{abs(hash(tmp_path))}"
+    (tmp_path / folder).mkdir()
+    text = "from keras import layers\ndef f(groups):\n    x = groups['features']\n"
+    (tmp_path / folder / "net.py").write_text(f"{text}    return {body}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = _module(
+        f"SELECT * FROM t TO TRAIN {folder}.net.f COLUMN age LABEL income INTO own",
+        tmp_path,
+    )
+    if told:
+        with pytest.raises(ValueError, match=told):
+            made.model()
+    else:
+        assert made.model().output_shape == (None, 1)
+
+
 @pytest.mark.parametrize("name", _LARGE)
 def test_models_train_and_reload_equal(name: str, tmp_path: Path) -> None:
     sql = tables.SAMPLES[name]

@@ -25,6 +25,7 @@ def model(**params):
     groups = {name: joined(parts) for name, parts in columns.items()}
     output = checked(own(groups, **params))
     network = keras.Model(inputs, output)
+    refuse_logits(network)
     optimizer = keras.optimizers.Adam(learning_rate=0.001)
     metrics = ["accuracy", keras.metrics.AUC(name="auc")]
     network.compile(optimizer, "binary_crossentropy", metrics=metrics)
@@ -75,11 +76,20 @@ def joined(columns):
 
 def checked(output):
     """Return the output; a loss would take one of another shape without a word."""
-    shape = getattr(output, "shape", None)
-    if shape != (None, OUTPUTS):
+    found = getattr(output, "shape", output)
+    if found != (None, OUTPUTS):
         raise ValueError(
-            f"the function returned {output}, expected a tensor of shape "
+            f"the function returned {found}, expected a tensor of shape "
             f"(None, {OUTPUTS}): one number, which of two classes is the probability "
             "of the second, or a probability for each class"
         )
     return output
+
+
+def refuse_logits(network):
+    """Raise where the last layer gives any number: the loss takes probabilities."""
+    if getattr(network.layers[-1], "activation", None) is keras.activations.linear:
+        raise ValueError(
+            "the function ends in a layer without activation, expected probabilities: "
+            "a sigmoid for two classes, a softmax for more"
+        )
