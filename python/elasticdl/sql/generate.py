@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from elasticdl.job.spec.kinds import Strategy
 from elasticdl.job.values.checking import validate
 from elasticdl.job.values.file import dump_values, parse_values
 from elasticdl.sql import metrics as metrics_of
@@ -396,6 +397,20 @@ def _spreads(job: Mapping[str, Any]) -> bool:
     worker = job.get("worker", {})
     asked = any(key in job for key in _MANY_WORKERS)
     return asked or worker.get("replicas", 1) > 1 or worker.get("max", 0) > 1
+
+
+def spread(said: Iterable[str]) -> list[str]:
+    """Return what goes before `path=value` of a user who asks for several workers.
+
+    One worker's strategy is in the values file already, as nobody named another one.
+    """
+    fields = dict(one.split("=", 1) for one in said if "=" in one)
+    if "job.strategy" in fields:
+        return []
+    counts = [fields.get(f"job.worker.{name}", "") for name in ("replicas", "max")]
+    several = any(one.isdigit() and int(one) > 1 for one in counts)
+    several |= any(path.split(".")[1:2] in (["ps"], ["allReduce"]) for path in fields)
+    return [f"job.strategy={Strategy.PARAMETER_SERVER}"] if several else []
 
 
 def _plain(value: Any) -> Any:

@@ -177,7 +177,8 @@ class _Line(argparse.ArgumentParser):
     """The options behind a magic's name; a mistake ends no notebook."""
 
     def error(self, message: str) -> NoReturn:
-        raise SpecError(f"%%elasticdl: {message}; expected {self.format_usage()[7:]}")
+        usage = " ".join(self.format_usage().split()[1:])
+        raise SpecError(f"%%elasticdl: {message}; expected {usage}")
 
 
 def magic(line: str, cell: str | None = None) -> Answers:

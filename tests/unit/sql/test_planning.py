@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from elasticdl.sql import planning
 from elasticdl.sql.plan import (
     Bucketize,
@@ -23,7 +24,7 @@ from elasticdl.sql.plan import (
 )
 from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import check_name
-from elasticdl.sql.running.staging import said_of_job
+from elasticdl.sql.running.staging import job_of, said_of_job
 from elasticdl.sql.statements import Evaluate, Predict
 
 from tests.unit.sql import tables
@@ -355,3 +356,30 @@ def test_the_vectors_of_several_values_are_combined_as_said_in_a_deepfm() -> Non
     )
     line = ', embedding_dim, "sum", "skills_vector")'
     assert line in made.module
+
+
+@pytest.mark.parametrize(
+    ("said", "strategy"),
+    [
+        (["job.worker.replicas=2"], "parameterServer"),
+        (["job.worker.max=4", "job.worker.min=1"], "parameterServer"),
+        (["job.ps.replicas=2"], "parameterServer"),
+        (["job.worker.replicas=1"], "local"),
+        (["job.worker.replicas=2", "job.strategy=allReduce"], "allReduce"),
+    ],
+)
+def test_a_model_of_one_worker_predicts_with_as_many_as_one_says(
+    said: list[str], strategy: str
+) -> None:
+    """The strategy of one worker, which nobody had written, refused two."""
+    trained = tables.generated("SELECT * FROM t LABEL income INTO m").values
+    changes = {
+        "job.type": "predict",
+        "job.data.prediction": "rows",
+        "job.predictionOutput": "out",
+    }
+    values = job_of(trained, "checkpoints", changes, said)
+    assert values.job.strategy == strategy
+    if strategy != "allReduce":  # the same, as WITH says it
+        fields = {k: yaml.safe_load(v) for k, v in (s.split("=") for s in said)}
+        assert job_of(trained, "c", {**changes, **fields}, []).job.strategy == strategy

@@ -24,7 +24,7 @@ from elasticdl.sql import planning
 from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.data.source import NO_COLUMNS
 from elasticdl.sql.data.source import Answer as Rows
-from elasticdl.sql.generate import job_tree
+from elasticdl.sql.generate import job_tree, spread
 from elasticdl.sql.plan import Places, Schema
 from elasticdl.sql.problems import in_one_line
 from elasticdl.sql.registry import RUNS, description_of
@@ -232,7 +232,8 @@ def _text(statement: Statement) -> str:
 
 def _laid(tree: dict[str, Any], overrides: Sequence[str]) -> ValuesFile:
     text = dump_values(validate(tree))
-    values, problems = parse_values(text, source="the statement", overrides=overrides)
+    laid = [*spread(overrides), *overrides]
+    values, problems = parse_values(text, source="the statement", overrides=laid)
     if values is None:
         raise spec_error(problems)
     return values

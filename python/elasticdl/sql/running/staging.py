@@ -19,6 +19,7 @@ from elasticdl.job.values.file import parse_values
 from elasticdl.sql import planning, registry
 from elasticdl.sql.data import types, types_duckdb
 from elasticdl.sql.data.shards import Staged
+from elasticdl.sql.generate import spread
 from elasticdl.sql.plan import Column, ColumnPlan, Kind, LabelPlan, Schema, Stored
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.session import Session
@@ -171,8 +172,11 @@ def job_of(
         **changes,
     }
     laid = [f"{path}={json.dumps(value)}" for path, value in fixed.items()]
+    every = [*laid, *said]
     values, problems = parse_values(
-        trained, source="job.yaml of the model", overrides=[*laid, *said]
+        trained,
+        source="job.yaml of the model",
+        overrides=[*laid, *spread(every), *said],
     )
     if values is None:
         raise spec_error(problems)

@@ -264,7 +264,7 @@ def _values(
     values, problems = parse_values(
         generated.values,
         source=str(version.values_file),
-        overrides=[*ours, *session.overrides],
+        overrides=[*ours, *generate.spread(session.overrides), *session.overrides],
     )
     if values is None:
         raise spec_error(problems)
