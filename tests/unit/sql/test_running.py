@@ -492,3 +492,15 @@ def test_a_metric_that_does_not_go_with_a_model_is_told_before_rows_are_read(
     )
     with pytest.raises(SpecError, match="does not go with a label of classes"):
         list(run(session, text))
+
+
+def test_one_version_that_cannot_be_read_hides_no_other(session: Session) -> None:
+    for _ in range(3):
+        with session.registry.adding("m") as version:
+            write_description(version, _about("x"))
+    version = session.registry.find("m@2")
+    version.model_file.write_text("{")
+    ((_, (table,)),) = run(session, "SHOW MODELS")
+    assert [row[0] for row in table.rows] == ["m@1", "m@2", "m@3"]
+    assert table.rows[1][4].startswith("unreadable: ")
+    assert table.rows[2][1] == "DNNClassifier"

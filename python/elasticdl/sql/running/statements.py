@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from elasticdl.errors import NotFoundError, SpecError
 from elasticdl.sql import attributes, planning
@@ -139,9 +140,13 @@ def _drop(session: Session, statement: DropModel) -> Answer:
 
 def models_table(versions: list[ModelVersion]) -> Table:
     """Return the models as a table."""
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for one in versions:
-        about = read_description(one)
+        try:
+            about = read_description(one)
+        except SpecError as error:  # dropped just now, or of another release
+            rows.append((one.reference, "?", "?", None, f"unreadable: {error}", "?"))
+            continue
         figures = [f"{k} {v:.4g}" for k, v in sorted(about.evaluation.items())]
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(about.made))
         rows.append(
