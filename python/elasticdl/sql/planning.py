@@ -31,6 +31,7 @@ from elasticdl.sql.plan import (
     Preview,
     Schema,
     TrainPlan,
+    in_sql,
 )
 from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.statements import (
@@ -367,7 +368,7 @@ def _divides_badly(column: Column, word: str) -> str:
     if stated.upper() == "INTERVAL":
         return (
             f"`{name}` is an {stated}, and one length is written in several ways; take "
-            f"a number of it: EXTRACT(EPOCH FROM {name})"
+            f"a number of it: EXTRACT(EPOCH FROM {in_sql(name)})"
         )
     unordered = column.kind in (Kind.ARRAY, Kind.OTHER)
     if word == "order" and (unordered or stated.upper() == "TIME WITH TIME ZONE"):

@@ -219,6 +219,16 @@ def test_dates_are_refused_with_the_extract_that_would_do() -> None:
     assert "EXTRACT(YEAR FROM hired) AS hired_year" in told
 
 
+def test_what_a_message_writes_for_the_user_is_sql_of_every_engine() -> None:
+    """Names with blanks went without quotes, and MySQL has no EXTRACT(DOW)."""
+    column = Column('Day of "it"', Kind.TIME, stated="DATETIME")
+    schema = Schema((*tables.SCHEMA.columns, column, Column("a b", Kind.TEXT)))
+    values = {"a b": (None, *tables.VALUES["income"][1:])}
+    told, label = _told('SELECT * FROM t LABEL "a b" INTO m', schema=schema, **values)
+    assert 'EXTRACT(MONTH FROM "Day of ""it""") AS "Day_of__it_month"' in told
+    assert 'WHERE "a b" IS NOT NULL' in label
+
+
 def test_a_label_of_one_value_is_refused() -> None:
     (told,) = _told("SELECT * FROM t LABEL income INTO m", income=("x",) * 200)
     assert "nothing to tell apart" in told
