@@ -404,12 +404,13 @@ def spread(said: Iterable[str]) -> list[str]:
 
     One worker's strategy is in the values file already, as nobody named another one.
     """
-    fields = dict(one.split("=", 1) for one in said if "=" in one)
-    if "job.strategy" in fields:
+    pairs = (one.partition("=") for one in said)
+    fields = {path.strip().removeprefix("job."): value for path, _, value in pairs}
+    if "strategy" in fields:
         return []
-    counts = [fields.get(f"job.worker.{name}", "") for name in ("replicas", "max")]
+    counts = [fields.get(f"worker.{name}", "") for name in ("replicas", "max")]
     several = any(one.isdigit() and int(one) > 1 for one in counts)
-    several |= any(path.split(".")[1:2] in (["ps"], ["allReduce"]) for path in fields)
+    several |= any(path.partition(".")[0] in _MANY_WORKERS for path in fields)
     return [f"job.strategy={Strategy.PARAMETER_SERVER}"] if several else []
 
 

@@ -374,6 +374,7 @@ def test_the_vectors_of_several_values_are_combined_as_said_in_a_deepfm() -> Non
         (["job.worker.replicas=2"], "parameterServer"),
         (["job.worker.max=4", "job.worker.min=1"], "parameterServer"),
         (["job.ps.replicas=2"], "parameterServer"),
+        (["worker.replicas=2"], "parameterServer"),
         (["job.worker.replicas=1"], "local"),
         (["job.worker.replicas=2", "job.strategy=allReduce"], "allReduce"),
     ],
@@ -391,5 +392,8 @@ def test_a_model_of_one_worker_predicts_with_as_many_as_one_says(
     values = job_of(trained, "checkpoints", changes, said)
     assert values.job.strategy == strategy
     if strategy != "allReduce":  # the same, as WITH says it
-        fields = {k: yaml.safe_load(v) for k, v in (s.split("=") for s in said)}
+        fields = {
+            f"job.{k.removeprefix('job.')}": yaml.safe_load(v)
+            for k, v in (s.split("=") for s in said)
+        }
         assert job_of(trained, "c", {**changes, **fields}, []).job.strategy == strategy

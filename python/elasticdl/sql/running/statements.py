@@ -58,7 +58,7 @@ def _refuse_written(overrides: Sequence[str]) -> None:
     for one in overrides:
         path = one.partition("=")[0].strip()
         own = attributes.written(path.removeprefix("job."))
-        if path.startswith("job.") and own:
+        if own:
             raise SpecError(
                 f"--set {path}: a statement writes job.{own} itself, and looks for its "
                 "model and rows there; take it out"
