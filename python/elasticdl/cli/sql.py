@@ -216,7 +216,7 @@ def _text(args: argparse.Namespace) -> str | None:
         raise SpecError("-o: got it without --dry-run, which alone writes there")
     if args.file is not None:
         try:
-            return str(args.file.read_text(encoding="utf-8"))
+            return str(args.file.read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:
             raise SpecError(
                 f"{args.file}: cannot be read: {error}; expected a file of statements"

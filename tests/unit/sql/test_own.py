@@ -11,6 +11,7 @@ from elasticdl.sql import planning
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import ModelVersion, Registry
+from elasticdl.sql.running.own import find_own
 from elasticdl.sql.running.session import Session
 from elasticdl.sql.running.train import Prepared, prepare
 
@@ -145,3 +146,33 @@ def test_the_folder_of_generated_modules_is_no_ones_own(
     (tmp_path / "sql" / "m.py").write_text("def f(groups):\n    return groups\n")
     (told,) = _mistakes(session, "sql.m.f", tmp_path)
     assert "expected a folder of another name" in told
+
+
+def test_what_a_model_of_ones_own_imports_of_other_folders_comes_along(
+    tmp_path: Path,
+) -> None:
+    """It was not there in the job: only the modules of the folder itself were."""
+    texts = {
+        "net.py": "import helper\ndef f(groups):\n    return helper.g(groups)\n",
+        "helper.py": "from common.deep.layers import g\nimport keras\n",
+        "common/deep/layers.py": "from ..shared import h\ndef g(x):\n    return h(x)\n",
+        "common/shared.py": "def h(x):\n    return x\n",
+        "common/__init__.py": "",
+        "common/.old/x.py": "no python",
+        "a/b/c.py": "def f(groups):\n    return groups\n",
+        "a/__init__.py": "import net\n",
+        "common/unused.py": "no python",
+        "other.py": "no python",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    common = {
+        "common/unused.py",
+        "common/deep/layers.py",
+        "common/shared.py",
+        "common/__init__.py",
+    }
+    assert set(find_own("net.f", [tmp_path]).files) == {"net.py", "helper.py", *common}
+    found = set(find_own("a.b.c.f", [tmp_path]).files)
+    assert found == {"a/b/c.py", "a/__init__.py", "net.py", "helper.py", *common}

@@ -117,10 +117,46 @@ def find_own(definition: str, roots: Sequence[Path] = ROOTS) -> OwnModel:
 
 
 def _beside(root: Path, file: Path) -> dict[str, str]:
-    """Return all modules of the file's folder; of one in the root, itself."""
-    folder = file.parent
-    every = [file] if folder == root else sorted(folder.rglob("*.py"))
-    return {str(one.relative_to(root)): _read(one) for one in every}
+    """Return the modules of the file's folder, and what they import of the root."""
+    found: dict[str, str] = {}
+    to_read = _modules(root, file.parent) if file.parent != root else [file]
+    while to_read:
+        one = to_read.pop()
+        name = str(one.relative_to(root))
+        if name in found:
+            continue
+        found[name] = _read(one)
+        for top in _imported(found[name]):
+            to_read += _modules(root, root / top)
+            to_read += filter(Path.is_file, [root / f"{top}.py"])
+    return dict(sorted(found.items()))
+
+
+def _modules(root: Path, folder: Path) -> list[Path]:
+    """Return the modules of a folder and those above it that make it a package."""
+    above = [one / "__init__.py" for one in folder.parents if one.is_relative_to(root)]
+    # What is hidden is no package: `.venv`, `.ipynb_checkpoints`.
+    below = (
+        one
+        for one in folder.rglob("*.py")
+        if not any(part.startswith(".") for part in one.relative_to(folder).parts)
+    )
+    return [*below, *filter(Path.is_file, above)] if folder.is_dir() else []
+
+
+def _imported(text: str) -> set[str]:
+    """Return the first parts of the names of modules that a text imports."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # of a module that perhaps nobody imports
+        return set()
+    names: set[str] = set()
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Import):
+            names |= {alias.name for alias in one.names}
+        elif isinstance(one, ast.ImportFrom) and one.module and not one.level:
+            names.add(one.module)
+    return {name.partition(".")[0] for name in names}
 
 
 def _read(file: Path) -> str:
