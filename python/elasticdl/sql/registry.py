@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import platform
 import re
 import secrets
 import shutil
@@ -229,7 +230,9 @@ class Registry:
             # No mark: made by another release, or where no file can be locked.
             with suppress(OSError), mark.open("r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not (folder / _MODEL_FILE).exists():
+                # Some shared folders know locks of each machine alone.
+                ours = file.read() == platform.node()
+                if ours and not (folder / _MODEL_FILE).exists():
                     shutil.rmtree(folder)
 
     def thin(self, name: str) -> None:
@@ -326,6 +329,8 @@ def _making(folder: Path) -> Iterator[None]:
         except OSError:  # of a file system without locks
             aside.unlink()
         else:
+            file.write(platform.node())
+            file.flush()
             aside.rename(folder / _MAKING)  # Nobody sees it without its lock.
         yield
         (folder / _MAKING).unlink(missing_ok=True)

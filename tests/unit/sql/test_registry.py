@@ -75,12 +75,22 @@ def test_what_a_killed_process_left_of_a_version_is_gone_with_the_next(
     assert done.returncode == -signal.SIGKILL
     assert (tmp_path / "m" / "1" / "rows.parquet").exists()
     assert registry.all() == []
+    mark = tmp_path / "m" / "1" / ".making"
+    here = mark.read_text()
+    mark.write_text("another machine")  # whose locks are perhaps not seen
+    _added(registry, "first")
+    assert mark.exists()
+    mark.write_text(here)
     with registry.adding("other") as version:
         assert not (tmp_path / "m" / "1").exists()
         with registry.adding("other") as second:
             assert version.folder.is_dir()  # Its process lives.
             write_description(second, _ABOUT)
         write_description(version, _ABOUT)
-    assert [one.reference for one in registry.all()] == ["other@1", "other@2"]
+    assert [one.reference for one in registry.all()] == [
+        "first@1",
+        "other@1",
+        "other@2",
+    ]
     assert _added(registry) == "m@1"
     assert sorted(p.name for p in (tmp_path / "m" / "1").iterdir()) == ["model.json"]
