@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from elasticdl.errors import DataError, SpecError
+from elasticdl.errors import DataError, JobError, SpecError
 from elasticdl.job.values.checking import validate
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values
@@ -38,7 +38,7 @@ from elasticdl.sql.running.questions import parts_of
 from elasticdl.sql.running.session import Bars, Session
 from elasticdl.sql.running.staging import stage
 from elasticdl.sql.running.statements import run
-from elasticdl.sql.running.train import prepare
+from elasticdl.sql.running.train import keep, prepare
 
 _TWO = "SELECT 1 AS x, 2 AS X, 1 AS y"
 
@@ -505,3 +505,12 @@ def test_one_version_that_cannot_be_read_hides_no_other(session: Session) -> Non
     assert [row[0] for row in table.rows] == ["m@1", "m@2", "m@3"]
     assert table.rows[1][4].startswith("unreadable: ")
     assert table.rows[2][1] == "DNNClassifier"
+
+
+def test_a_job_that_left_no_checkpoint_makes_no_version(session: Session) -> None:
+    with (
+        pytest.raises(JobError, match="has no checkpoint: there is no model to keep"),
+        session.registry.adding("m") as version,
+    ):
+        keep(version, _about("x"), {"accuracy": 1.0}, last_loss=0.5, checkpoint="")
+    assert session.registry.all() == []

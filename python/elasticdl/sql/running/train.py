@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from elasticdl.errors import DataError, SpecError
+from elasticdl.errors import DataError, JobError, SpecError
 from elasticdl.files import write_whole
 from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.values.document import ValuesFile
@@ -314,7 +314,15 @@ def keep(
     last_loss: float | None,
     checkpoint: str,
 ) -> None:
-    """Complete a version: the figures, and the last checkpoint alone."""
+    """Complete a version: the figures, and the last checkpoint alone.
+
+    Raises JobError where the job left none: nothing could be predicted.
+    """
+    if not any(version.checkpoints_dir.glob("*")):
+        raise JobError(
+            f"the job ended, but {version.checkpoints_dir} has no checkpoint: there is "
+            "no model to keep; train it again"
+        )
     figures = dict(metrics)
     text = json.dumps({"metrics": figures, "last_loss": last_loss}, indent=1)
     write_whole(version.evaluation_file, text, durable=False)
