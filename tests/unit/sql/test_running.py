@@ -22,6 +22,7 @@ from elasticdl.sql.plan import (
     Head,
     Kind,
     LabelPlan,
+    Measured,
     Schema,
     SplitPlan,
     Stored,
@@ -514,3 +515,23 @@ def test_a_job_that_left_no_checkpoint_makes_no_version(session: Session) -> Non
     ):
         keep(version, _about("x"), {"accuracy": 1.0}, last_loss=0.5, checkpoint="")
     assert session.registry.all() == []
+
+
+def test_a_folder_may_have_a_name_that_engines_take_for_a_pattern(
+    session: Session, tmp_path: Path
+) -> None:
+    """Statistics were of the rows of other folders too, whose names it stood for."""
+    text = "SELECT i AS x, i % 2 AS y FROM range(50) t(i) LABEL y INTO m"
+    for name in ("a1", "a[1]", "a*", "a?"):
+        made = _train(session, text, tmp_path / name)
+        assert made.statistics.num_rows == made.shards.num_training
+        assert made.statistics.of(Measured("x")).num_rows < 50
+        folder = tmp_path / f"p{name}"
+        folder.mkdir()
+        statement = _read("SELECT i AS x FROM range(5) t(i) TO PREDICT USING m")
+        assert predict.prepare(session, statement, _about("x"), folder) == 5
+        (folder / "outputs").mkdir()
+        answers = {"record": range(5), "prediction": pa.array([0.5] * 5, pa.float32())}
+        pq.write_table(pa.table(answers), folder / "outputs" / "part-0.parquet")
+        (table,) = predict.finish(session, statement, _about("x"), folder, {})
+        assert len(table.rows) == 5

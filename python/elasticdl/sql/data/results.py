@@ -17,7 +17,7 @@ from typing import Any
 from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded
 from elasticdl.sql.data.shards import Staged
-from elasticdl.sql.data.source import identifier, literal
+from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import Head, Kind, LabelPlan
 
 _NEAR = 1e-3  # Of sums of float32.
@@ -57,7 +57,7 @@ def join(
     What the model has no number for is NULL. Raises DataError unless each row has
     exactly one prediction.
     """
-    files = literal(str(parts / "part-*.parquet"))
+    files = file_literal(parts, "part-*.parquet")
     kept = [c for c in staged.schema.names if c.lower() != names.prediction.lower()]
     columns = [f"r.{identifier(c)}" for c in kept]
     # Counted here: the file's own count has a name that a column may have, too.
@@ -79,7 +79,7 @@ def count_without(out: Path, names: Names) -> int:
     with embedded.working(out.parent) as connection:
         (found,) = connection.execute(
             f"SELECT count_if({identifier(names.prediction)} IS NULL) FROM "
-            f"read_parquet({literal(str(out))})"
+            f"read_parquet({file_literal(out)})"
         ).fetchone()
     return int(found)
 

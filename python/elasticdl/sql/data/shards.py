@@ -13,7 +13,7 @@ from typing import Any
 
 from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded, split
-from elasticdl.sql.data.source import identifier, literal
+from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import (
     LABEL_FEATURE,
     NULL_INTEGER,
@@ -54,7 +54,7 @@ class Staged:
     @property
     def relation(self) -> str:
         """What stands behind FROM."""
-        return f"read_parquet({literal(str(self.path))})"
+        return f"read_parquet({file_literal(self.path)})"
 
 
 @dataclass(frozen=True)

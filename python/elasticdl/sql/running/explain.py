@@ -17,7 +17,7 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql import planning
 from elasticdl.sql.data import embedded, results
 from elasticdl.sql.data.shards import ROW_GROUP
-from elasticdl.sql.data.source import identifier, literal
+from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import LABEL_FEATURE, Head, LabelPlan
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.evaluate import write_labelled, write_table
@@ -107,7 +107,7 @@ def _exchange(labelled: Path, out: Path, about: Description, of: Chosen) -> int:
         connection.execute(
             f"CREATE TABLE chosen AS SELECT {listed}, row_number() OVER () AS {_ROW} "
             f"FROM (SELECT * FROM (SELECT *, row_number() OVER () - 1 AS {_PLACE} "
-            f"FROM read_parquet({literal(str(labelled))})) ORDER BY {of.order(_PLACE)} "
+            f"FROM read_parquet({file_literal(labelled)})) ORDER BY {of.order(_PLACE)} "
             f"LIMIT {of.most})"
         )
         (number,) = connection.execute("SELECT count(*) FROM chosen").fetchone()
@@ -141,7 +141,7 @@ def _importances(
     rows: Path, outputs: Path, about: Description, number: int, label: LabelPlan
 ) -> tuple[tuple[str, float], ...]:
     """Return each column's loss of accuracy, or gain of error; the largest first."""
-    files = literal(str(outputs / "part-*.parquet"))
+    files = file_literal(outputs, "part-*.parquet")
     with embedded.working(rows.parent) as connection:
         said = results.said(connection, files, label)
         if label.head is Head.NUMBER:
@@ -150,7 +150,7 @@ def _importances(
             good = f"avg(CAST({said.place} - 1 = r.{LABEL_FEATURE} AS INTEGER))"
         found = dict(
             connection.execute(
-                f"SELECT r.{_PART}, {good} FROM read_parquet({literal(str(rows))}) r "
+                f"SELECT r.{_PART}, {good} FROM read_parquet({file_literal(rows)}) r "
                 f"JOIN read_parquet({files}) p "
                 f"ON p.record = r.{_PLACE} GROUP BY 1"
             ).fetchall()

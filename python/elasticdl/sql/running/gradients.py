@@ -14,7 +14,7 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded, shards
 from elasticdl.sql.data.results import PREDICTION
 from elasticdl.sql.data.shards import ROW_GROUP
-from elasticdl.sql.data.source import identifier, literal
+from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import Head
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.explain import chosen, write_importance
@@ -43,7 +43,7 @@ def prepare(
         names = ", ".join(identifier(one.feature) for one in about.columns)
         connection.execute(
             f"COPY (SELECT {names} FROM (SELECT *, row_number() OVER () - 1 AS "
-            f"{_PLACE} FROM read_parquet({literal(str(every))})) "
+            f"{_PLACE} FROM read_parquet({file_literal(every)})) "
             f"ORDER BY {of.order(_PLACE)} LIMIT {of.most}) "
             f"TO {literal(str(folder / _CHOSEN))} "
             f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"
@@ -95,7 +95,7 @@ def _means(
         f"avg(abs({identifier(PREDICTION)}[{place}]))"
         for place in range(1, len(about.columns) + 1)
     )
-    parts = literal(str(outputs / "part-*.parquet"))
+    parts = file_literal(outputs, "part-*.parquet")
     with embedded.working(outputs) as connection:
         found, *means = connection.execute(
             f"SELECT count(*), {wanted} FROM read_parquet({parts})"

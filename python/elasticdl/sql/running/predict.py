@@ -14,7 +14,7 @@ from elasticdl.errors import DataError, SpecError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded, results, shards
 from elasticdl.sql.data.results import Names
-from elasticdl.sql.data.source import NO_COLUMNS, literal
+from elasticdl.sql.data.source import NO_COLUMNS, file_literal, literal
 from elasticdl.sql.plan import Schema
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.session import Answer, Session, Table, Told
@@ -104,7 +104,7 @@ def _added(about: Description, names: Names) -> str:
 def _shown(parquet: Path, most: int) -> Table:
     with embedded.working(parquet.parent) as connection:
         cursor = connection.execute(
-            f"SELECT * FROM read_parquet({literal(str(parquet))})"
+            f"SELECT * FROM read_parquet({file_literal(parquet)})"
         )
         names = tuple(one[0] for one in cursor.description)
         rows = tuple(map(tuple, cursor.fetchmany(most + 1)))
@@ -138,7 +138,7 @@ def put(session: Session, table: str, parquet: Path, came: Schema = NO_COLUMNS) 
     try:
         with embedded.working(parquet.parent) as connection:
             connection.execute(
-                f"COPY (SELECT * FROM read_parquet({literal(str(parquet))})) TO "
+                f"COPY (SELECT * FROM read_parquet({file_literal(parquet)})) TO "
                 f"{literal(str(aside))} (FORMAT {kind})"
             )
         aside.replace(place)
