@@ -60,6 +60,7 @@ class Encoder:
     preview: Preview | None
     aliases: dict[str, Encoding] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # of what was derived inside others
     signs: dict[str, tuple[str, str]] = field(default_factory=dict)  # of weights
     _buckets: dict[Source, int] = field(default_factory=dict)
 
@@ -206,6 +207,8 @@ class Encoder:
                 return Vocabularize(source)
             column = self.preview.schema.find(source.column)
             derived = derive.category(column, self.preview) if column else None
+            if derived is not None:
+                self.notes.append(f"{source.column}: {derived.why}")
             found = derived.encoding if derived else Vocabularize(source)
         if isinstance(found, _CATEGORIES):
             return found

@@ -283,6 +283,7 @@ class _Planner:
             at = self._statement.label.at if self._statement.label else None
             found.append((Star(at or self._statement.at), ""))
         self.problems += encoder.problems
+        self._notes += dict.fromkeys(encoder.notes)
         return tuple(self._expanded(found, label, settings))
 
     def _expanded(

@@ -397,3 +397,15 @@ def test_a_model_of_one_worker_predicts_with_as_many_as_one_says(
             for k, v in (s.split("=") for s in said)
         }
         assert job_of(trained, "c", {**changes, **fields}, []).job.strategy == strategy
+
+
+def test_what_is_derived_inside_a_function_is_shown_too() -> None:
+    plan = tables.plan(
+        f"{_T} COLUMN EMBEDDING(name, 8), INDICATOR(city), EMBEDDING(name, 4), "
+        "CONCAT(grade, city) AS g LABEL income INTO m"
+    )
+    assert plan.notes == (
+        "name: text, 200 values in 200 rows: hashed",
+        "city: text, 3 values: by vocabulary",
+        "grade: integer as category: by vocabulary",
+    )
