@@ -18,6 +18,7 @@ from elasticdl.sql.plan import (
     Preview,
     Schema,
     Source,
+    Split,
     Standardize,
     Stored,
     Vocabularize,
@@ -409,3 +410,22 @@ def test_what_is_derived_inside_a_function_is_shown_too() -> None:
         "city: text, 3 values: by vocabulary",
         "grade: integer as category: by vocabulary",
     )
+
+
+def test_sparse_is_taken_as_sqlflow_spelled_it() -> None:
+    text = Source("skills")
+    for written, encoding in (
+        ("SPARSE(skills, 20, ',', int)", Hash(Split(text, ","), 20)),
+        ("SPARSE(skills, [20], delim=';', dtype=int)", Hash(Split(text, ";"), 20)),
+        ("SPARSE(skills, shape=20)", Hash(Split(text, ","), 20)),
+        ("SPARSE(skills, 20, ',', int, ':', int)", Hash(Split(text, ",", ":"), 20)),
+    ):
+        plan = tables.plan(f"{_T} COLUMN EMBEDDING({written}, 4) LABEL income INTO m")
+        assert plan.features[0].encoding == Embedding(encoding, 4)
+
+
+def test_an_initializer_that_would_have_no_effect_is_refused() -> None:
+    (told,) = _told(
+        f"{_T} COLUMN EMBEDDING(city, 4, 'sum', 'zeros') LABEL income INTO m"
+    )
+    assert told.startswith("EMBEDDING takes 3 arguments, this is one more")
