@@ -35,6 +35,7 @@ from elasticdl.sql.plan import (
 )
 from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.statements import (
+    Call,
     Evaluate,
     Explain,
     Name,
@@ -268,6 +269,11 @@ class _Planner:
         encoder = columns.Encoder(self._preview)
         groups = models.GROUPS.get(model.family, {}) if model else {}
         found: list[tuple[FeaturePlan | Star, str]] = []
+        every = [one for clause in self._statement.columns for one in clause.entries]
+        for entry in every:  # A name may be used before AS gives it.
+            if isinstance(entry, Call) and entry.alias is not None:
+                encoder.encode(entry)
+        encoder.notes.clear()  # They come again, in order.
         for clause in self._statement.columns:
             group = clause.group.text if clause.group else ""
             group = groups.get(group, "" if group == "feature_columns" else group)

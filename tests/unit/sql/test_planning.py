@@ -429,3 +429,16 @@ def test_an_initializer_that_would_have_no_effect_is_refused() -> None:
         f"{_T} COLUMN EMBEDDING(city, 4, 'sum', 'zeros') LABEL income INTO m"
     )
     assert told.startswith("EMBEDDING takes 3 arguments, this is one more")
+
+
+def test_a_name_may_be_used_before_it_is_given() -> None:
+    one, other = (
+        tables.plan(f"{_T} COLUMN {columns} LABEL income INTO m").features
+        for columns in (
+            "CONCAT(city, grade) AS g, EMBEDDING(g, 4)",
+            "EMBEDDING(g, 4), CONCAT(city, grade) AS g",
+        )
+    )
+    assert one == other
+    wrong = f"{_T} COLUMN INDICATOR(g), CONCAT(city, z) AS g LABEL income INTO m"
+    assert any("no column `z`" in one for one in _told(wrong))
