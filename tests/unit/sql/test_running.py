@@ -535,3 +535,19 @@ def test_a_folder_may_have_a_name_that_engines_take_for_a_pattern(
         pq.write_table(pa.table(answers), folder / "outputs" / "part-0.parquet")
         (table,) = predict.finish(session, statement, _about("x"), folder, {})
         assert len(table.rows) == 5
+
+
+def test_a_model_that_is_not_there_is_told_before_the_first_statement_runs(
+    session: Session,
+) -> None:
+    """The training before it ran for hours, and the typing error came then."""
+    text = (
+        "SELECT 1 AS x, 1 AS y FROM range(9) LABEL y INTO shop;\n"
+        "SELECT 1 AS x TO PREDICT USING shop;\n"
+        "SELECT 1 AS x TO PREDICT USING shpo;\n"
+        "SHOW TRAIN other@2; DROP MODEL IF EXISTS other; DROP MODEL other"
+    )
+    with pytest.raises(StatementError) as caught:
+        list(run(session, text))
+    places = [(one.at.line, one.at.column) for one in caught.value.problems]
+    assert places == [(3, 32), (4, 12), (4, 60)]

@@ -13,7 +13,7 @@ from typing import Any
 from elasticdl.errors import NotFoundError, SpecError
 from elasticdl.sql import attributes, planning
 from elasticdl.sql.problems import Problem, StatementError
-from elasticdl.sql.registry import ModelVersion, read_description
+from elasticdl.sql.registry import ModelVersion, Registry, read_description
 from elasticdl.sql.running.questions import ask
 from elasticdl.sql.running.session import Answer, Session, Table, Told
 from elasticdl.sql.running.train import train
@@ -46,11 +46,39 @@ def read(session: Session, text: str) -> list[Statement]:
     _refuse_written(session.overrides)
     source = session.source
     statements = planning.read_statements(text, source.engine, source.schema)
+    problems: list[Problem] = []
+    if session.elsewhere is None:  # what a cluster has is known there
+        problems += _unknown(statements, session.registry)
     if session.dry_run is not None:
-        problems = list(_not_dry(statements, keeps_tables=source.keeps_tables))
-        if problems:
-            raise StatementError(text, problems)
+        problems += _not_dry(statements, keeps_tables=source.keeps_tables)
+    if problems:
+        raise StatementError(text, problems)
     return statements
+
+
+def _unknown(statements: list[Statement], registry: Registry) -> Iterator[Problem]:
+    """Yield models that are not there, nor made by a statement before.
+
+    The first of several may run for hours.
+    """
+    made: set[str] = set()
+    for one in statements:
+        match one:
+            case Train():
+                made.add(one.into.text)
+                continue
+            case Predict() | Evaluate() | Explain():
+                name = one.using
+            case DescribeModel() | ShowTrain() | DropModel(if_exists=False):
+                name = one.model
+            case _:
+                continue
+        if name.text.partition("@")[0] in made:
+            continue
+        try:
+            registry.find(name.text)
+        except NotFoundError as error:
+            yield Problem(name.at, str(error))
 
 
 def _refuse_written(overrides: Sequence[str]) -> None:
