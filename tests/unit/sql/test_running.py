@@ -551,3 +551,19 @@ def test_a_model_that_is_not_there_is_told_before_the_first_statement_runs(
         list(run(session, text))
     places = [(one.at.line, one.at.column) for one in caught.value.problems]
     assert places == [(3, 32), (4, 12), (4, 60)]
+
+
+def test_columns_that_a_model_does_not_take_are_told_with_a_caret(
+    session: Session,
+) -> None:
+    with session.registry.adding("m") as version:
+        (version.folder / "job.yaml").write_text(dump_values(_values()))
+        write_description(version, _about("a", "b"))
+    with pytest.raises(StatementError) as caught:
+        list(run(session, "SELECT 1 AS c,\n'x' AS b TO PREDICT USING m"))
+    assert [(one.at.line, one.at.column) for one in caught.value.problems] == [
+        (2, 27),
+        (2, 27),
+    ]
+    assert "needs the column `a`" in str(caught.value)
+    assert "column `b` is text" in str(caught.value)

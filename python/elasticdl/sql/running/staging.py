@@ -34,6 +34,15 @@ _FITS = {
 _EMPTY = (types.ONLY_NULL, types_duckdb.UNTYPED)  # What is stated of NULLs alone.
 
 
+class UnfitError(SpecError):
+    """Columns of a query are none that a model takes; `problems` has each one."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Take what is wrong, column by column."""
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
 def stage(
     session: Session,
     select: str,
@@ -47,7 +56,7 @@ def stage(
 
     With `kept` all columns are to come back as they are.
 
-    Raises SpecError that lists all columns that are missing or of another kind, before
+    Raises UnfitError that lists all columns that are missing or of another kind, before
     anything is read.
     """
     with session.source.rows(select) as rows:
@@ -55,7 +64,7 @@ def stage(
         if kept:
             problems += _lost(rows.schema)
         if problems:
-            raise SpecError("; ".join(problems))
+            raise UnfitError(problems)
         for line in _rounded(rows.schema) if kept else ():
             session.say(line)
         path = folder / _ROWS

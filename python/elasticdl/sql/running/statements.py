@@ -16,6 +16,7 @@ from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.registry import ModelVersion, Registry, read_description
 from elasticdl.sql.running.questions import ask
 from elasticdl.sql.running.session import Answer, Session, Table, Told
+from elasticdl.sql.running.staging import UnfitError
 from elasticdl.sql.running.train import train
 from elasticdl.sql.statements import (
     DescribeModel,
@@ -123,7 +124,12 @@ def run_one(session: Session, statement: Statement, text: str) -> list[Answer]:
         case Train():
             return train(session, statement, text)
         case Predict() | Evaluate() | Explain():
-            return ask(session, statement)
+            try:
+                return ask(session, statement)
+            except UnfitError as error:
+                at = statement.using.at
+                told = [Problem(at, one) for one in error.problems]
+                raise StatementError(text, told) from error
         case Plain():
             return [_plain(session, statement)]
         case _:
