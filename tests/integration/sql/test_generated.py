@@ -187,7 +187,7 @@ def _trained(
     trained = tables.trained(sql, tmp_path)
     module = loaded(trained.made, tmp_path)
     rows = {
-        column.feature: tf.constant(values[column.feature], _KINDS[column.stored])
+        column.feature: tf.constant(values[column.column], _KINDS[column.stored])
         for column in trained.plan.columns
     }
     rows = {name: x if x.ndim > 1 else x[:, None] for name, x in rows.items()}
@@ -342,12 +342,12 @@ def test_numbers_of_an_array_that_is_a_category_too_have_0_for_null(
 
 def test_numbers_close_together_or_all_equal_are_standardised(tmp_path: Path) -> None:
     close, equal, normal = _trained(
-        "SELECT i * 1e-10 AS close, 1700000001 AS equal, 1700000001 AS big, "
+        "SELECT i * 1e-10 AS close, 1700000001 AS same, 1700000001 AS big, "
         "i % 2 AS y FROM range(400) t(i)",
-        "STANDARDIZE(close), STANDARDIZE(equal), NORMALIZE(big)",
+        "STANDARDIZE(close), STANDARDIZE(same), NORMALIZE(big)",
         tmp_path,
         close=[0.0, 399e-10],
-        equal=[1700000001.0] * 2,
+        same=[1700000001.0] * 2,
         big=[1700000001.0] * 2,
     )
     end = 199.5 / np.std(np.arange(400))
