@@ -216,7 +216,7 @@ def _text(args: argparse.Namespace) -> str | None:
         raise SpecError("-o: got it without --dry-run, which alone writes there")
     if args.file is not None:
         try:
-            return str(args.file.read_text(encoding="utf-8"))
+            return str(args.file.read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:
             raise SpecError(
                 f"{args.file}: cannot be read: {error}; expected a file of statements"
@@ -261,10 +261,12 @@ def run_here(
     from elasticdl import client
     from elasticdl.cli.train import watch
     from elasticdl.job.words import JobState
+    from elasticdl.sql.problems import in_one_line
     from elasticdl.views import formatting
 
     # A job's processes need no password of the source.
     environ = {k: v for k, v in args.environ.items() if k != names.ENV_SQL_URL}
+    values = client.with_free_name(values, args.jobs_dir)
     launcher = client.launch(
         values, environ=environ, jobs_dir=args.jobs_dir, restart=True
     )
@@ -273,7 +275,7 @@ def run_here(
     if report is not None and report.status == JobState.SUCCEEDED:
         return report
     message = report.message if report is not None else outcome.message
-    why = formatting.without_trace(message).strip() or "it was stopped"
+    why = in_one_line(formatting.without_trace(message)) or "it was stopped"
     logs = formatting.path(launcher.job_dir.logs_dir)
     raise JobError(f"job {values.job.name} did not succeed: {why} (logs: {logs})")
 

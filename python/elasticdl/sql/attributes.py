@@ -31,7 +31,9 @@ from elasticdl.sql.statements import Attribute, Constant, Expression, Listing, N
 _WRITTEN = ("kind", "type", "model.definition", "model.files", "model.zoo",
             "data.training", "data.validation", "data.prediction", "data.prepare",
             "data.format", "data.readerParams", "predictionOutput",
-            "predictionFormat")  # fmt: skip
+            "predictionFormat", "checkpoint.dir", "checkpoint.keep",
+            "export.dir")  # fmt: skip
+
 _TRAIN = ("train.epoch", "train.epochs", "train.batch_size", "train.optimizer")
 _VALIDATION = tuple(
     f"validation.{name}" for name in ("fraction", "key", "order", "select", "metrics")
@@ -39,9 +41,16 @@ _VALIDATION = tuple(
 FAMILIES = {
     "train": (*_TRAIN, *_VALIDATION, "optimizer", "model.optimizer"),
     "evaluate": ("validation.metrics", "validation.batch_size"),
-    "predict": ("predict.batch_size", "predict.extra_outputs"),
+    "predict": ("predict.batch_size",),
     "explain": ("summary.plot_type", "explain.num_rows", "explain.seed"),
 }
+
+
+def written(dotted: str) -> str:
+    """Return which field below `job` that a statement writes a path sets, or ""."""
+    inside = (w for w in _WRITTEN if f"{dotted}.".startswith(f"{w}."))
+    around = (w for w in _WRITTEN if w.startswith(f"{dotted}."))
+    return next(iter([*inside, *around]), "")
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,11 @@ class Settings:
     split: SplitPlan = field(default_factory=SplitPlan)
     metrics: tuple[str, ...] = ()
     fields: tuple[tuple[tuple[str, ...], Any], ...] = ()
-    others: tuple[tuple[str, Any], ...] = ()  # predict.*, explain.*, summary.*
+    others: tuple[tuple[str, Any], ...] = ()  # explain.*, summary.*
+
+    def other(self, name: str, default: Any) -> Any:
+        """Return what an attribute of explain.* says."""
+        return dict(self.others).get(name, default)
 
 
 class Refused(ValueError):  # noqa: N818 - it never leaves this module's callers
@@ -206,7 +219,8 @@ class _Reader:
             if not is_whole(value, 2):
                 raise Refused("a whole number, 2 or more")
             self._set(num_classes=value)
-            return
+            if self._model is None or self._model.family != OWN:
+                return
         if self._model is not None and self._model.family != OWN:
             known = {one.name: one for one in self._model.parameters}
             if name not in known:
@@ -244,10 +258,8 @@ class _Reader:
 
     def _field(self, path: tuple[str, ...], value: Any, attribute: Attribute) -> None:
         dotted = ".".join(path)
-        own = next(
-            (w for w in _WRITTEN if dotted == w or dotted.startswith(f"{w}.")), None
-        )
-        if own is not None:
+        own = written(dotted)
+        if own:
             self._problem(
                 attribute, f"job.{own} is what the statement makes; take it out"
             )
@@ -360,9 +372,6 @@ _KNOWN: dict[str, Callable[[_Reader, Any], None]] = {
     "validation.metrics": _Reader.metrics,
     "validation.batch_size": _Reader.batch_size,
     "predict.batch_size": _Reader.batch_size,
-    "predict.extra_outputs": _one(
-        "extra_outputs", lambda v: isinstance(v, str), "a text, as 'probabilities'"
-    ),
     "summary.plot_type": _one("plot_type", lambda v: v == "bar", "'bar'"),
     "explain.num_rows": _one("num_rows", is_whole, "a whole number, 1 or more"),
     "explain.seed": _one("seed", lambda v: is_whole(v, 0), "a whole number, 0 or more"),

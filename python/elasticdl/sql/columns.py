@@ -39,7 +39,7 @@ from elasticdl.sql.plan import (
     Vocabularize,
 )
 from elasticdl.sql.problems import Problem
-from elasticdl.sql.statements import Call, Constant, Expression, Listing, Name, Star
+from elasticdl.sql.statements import Call, Constant, Expression, Listing, Name
 
 MOST_BUCKETS = 10_000  # Quantiles of one number.
 COMBINERS = ("mean", "sum", "sqrtn")
@@ -60,6 +60,7 @@ class Encoder:
     preview: Preview | None
     aliases: dict[str, Encoding] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # of what was derived inside others
     signs: dict[str, tuple[str, str]] = field(default_factory=dict)  # of weights
     _buckets: dict[Source, int] = field(default_factory=dict)
 
@@ -206,6 +207,8 @@ class Encoder:
                 return Vocabularize(source)
             column = self.preview.schema.find(source.column)
             derived = derive.category(column, self.preview) if column else None
+            if derived is not None:
+                self.notes.append(f"{source.column}: {derived.why}")
             found = derived.encoding if derived else Vocabularize(source)
         if isinstance(found, _CATEGORIES):
             return found
@@ -426,6 +429,15 @@ def _dense(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
     return Raw(Source(found.name, several=True))
 
 
+def _sparse(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
+    """Return what SQLFlow's SPARSE is; with a second separator values have weights."""
+    shape = bound["buckets"]
+    if isinstance(shape, Listing) and len(shape.items) == 1:
+        bound = {**bound, "buckets": shape.items[0]}
+    build = _weighted if "pair" in bound else _sequence
+    return build(encoder, call, bound)
+
+
 def _sequence(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     buckets = encoder.whole(bound["buckets"], "buckets")
     source = encoder.of_kind(bound["x"], call.function.upper(), _VALUES, "text, arrays")
@@ -483,11 +495,6 @@ _BUILDERS: dict[str, Callable[[Encoder, Call, _Bound], Encoding]] = {
     "SPLIT": _split,
     "DENSE": _dense,
     "SEQ_CATEGORY_ID": _sequence,
-    "SPARSE": _sequence,
+    "SPARSE": _sparse,
     "WEIGHTED_CATEGORY": _weighted,
 }
-
-
-def is_star(entry: Expression) -> bool:
-    """Whether an entry stands for all columns that no other uses."""
-    return isinstance(entry, Star)

@@ -24,6 +24,7 @@ from elasticdl.sql.plan import (
     Source,
     Standardize,
     Vocabularize,
+    in_sql,
 )
 
 LARGEST_VOCABULARY = 10_000
@@ -124,7 +125,7 @@ def cast(column: Column) -> str:
     """Return what makes texts of an array, whose values no function takes; or ""."""
     if not re.fullmatch(r".*[^\]]\[\d*\]", column.stated, re.DOTALL):
         return ""
-    return f", as CAST({column.name} AS text[])"
+    return f", as CAST({in_sql(column.name)} AS text[])"
 
 
 def confused(column: str, signs: tuple[str, str], before: tuple[str, str]) -> str:
@@ -152,6 +153,10 @@ def extract(column: Column) -> str:
     stated = column.stated.upper()
     parts = ("HOUR", "MINUTE") if stated.startswith("TIME") else ("YEAR", "MONTH")
     if stated.startswith(("TIMESTAMP", "DATETIME")):
-        parts = ("DOW", "HOUR")
-    some = ", ".join(f"EXTRACT({p} FROM {name}) AS {name}_{p.lower()}" for p in parts)
+        parts = ("MONTH", "HOUR")  # which MySQL knows, too; it has no DOW
+    plain = re.sub(r"\W", "_", name).strip("_")
+    some = ", ".join(
+        f"EXTRACT({p} FROM {in_sql(name)}) AS {in_sql(f'{plain}_{p.lower()}')}"
+        for p in parts
+    )
     return f"select its parts as numbers: {some}"

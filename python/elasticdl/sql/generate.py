@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from elasticdl.job.spec.kinds import Strategy
 from elasticdl.job.values.checking import validate
 from elasticdl.job.values.file import dump_values, parse_values
 from elasticdl.sql import metrics as metrics_of
@@ -106,6 +107,10 @@ def _module(
     blocks += helpers.texts(used)
     if family in ("linear", "wide_and_deep", "deepfm"):
         blocks.append(networks.SUMMED)
+    if family == OWN:
+        blocks.append(networks.CHECKED)
+        if plan.label.head is not Head.NUMBER:
+            blocks.append(networks.REFUSE_LOGITS)
     return joined(blocks)
 
 
@@ -133,10 +138,13 @@ def _head(
     lines.append("import keras")
     if used & set(helpers.LAYERS):
         lines.append("import tensorflow as tf")
+    named = ["from keras import layers, ops"]
     if plan.model.family == OWN:
-        module = plan.model.definition.rpartition(".")[0]
-        lines.append(f"import {module}")
-    lines += ["from keras import layers, ops", ""]
+        module, _, function = plan.model.definition.rpartition(".")
+        # A folder may be called as a variable here: `model`, `layers`, `metrics`.
+        name = function if function == "own" else f"{function} as own"
+        named.append(f"from {module} import {name}")
+    lines += [*sorted(named, key=str.lower), ""]
     lines += _constants(plan, statistics, writer, places, used)
     return "\n".join(lines)
 
@@ -218,11 +226,13 @@ def _model(plan: TrainPlan, statistics: Statistics) -> str:
     else:
         lines.append("    columns = encode(inputs)")
     if family == OWN:
-        lines += _own(plan)
+        lines += _OWN
     else:
         lines.append(networks.NETWORKS[family].rstrip("\n"))
         lines += _output(plan, statistics)
     lines.append("    network = keras.Model(inputs, output)")
+    if family == OWN and plan.label.head is not Head.NUMBER:
+        lines.append("    refuse_logits(network)")
     lines.append(_compile(plan, statistics))
     lines.append("    return network")
     return "\n".join(lines)
@@ -234,11 +244,10 @@ def _input(feature: str, dtype: str, size: int) -> str:
     return f"{name}: keras.Input(({size},), name={name}{end})"
 
 
-def _own(plan: TrainPlan) -> list[str]:
-    return [
-        "    groups = {name: joined(parts) for name, parts in columns.items()}",
-        f"    output = {plan.model.definition}(groups, **params)",
-    ]
+_OWN = (
+    "    groups = {name: joined(parts) for name, parts in columns.items()}",
+    "    output = checked(own(groups, **params))",
+)
 
 
 def _output(plan: TrainPlan, statistics: Statistics) -> list[str]:
@@ -388,6 +397,21 @@ def _spreads(job: Mapping[str, Any]) -> bool:
     worker = job.get("worker", {})
     asked = any(key in job for key in _MANY_WORKERS)
     return asked or worker.get("replicas", 1) > 1 or worker.get("max", 0) > 1
+
+
+def spread(said: Iterable[str]) -> list[str]:
+    """Return what goes before `path=value` of a user who asks for several workers.
+
+    One worker's strategy is in the values file already, as nobody named another one.
+    """
+    pairs = (one.partition("=") for one in said)
+    fields = {path.strip().removeprefix("job."): value for path, _, value in pairs}
+    if "strategy" in fields:
+        return []
+    counts = [fields.get(f"worker.{name}", "") for name in ("replicas", "max")]
+    several = any(one.isdigit() and int(one) > 1 for one in counts)
+    several |= any(path.partition(".")[0] in _MANY_WORKERS for path in fields)
+    return [f"job.strategy={Strategy.PARAMETER_SERVER}"] if several else []
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.sql import derive
 from elasticdl.sql.attributes import Settings
 from elasticdl.sql.models import ModelKind
-from elasticdl.sql.plan import Column, Head, Kind, LabelPlan, Preview
+from elasticdl.sql.plan import Column, Head, Kind, LabelPlan, Preview, in_sql
 from elasticdl.sql.problems import Problem
 from elasticdl.sql.statements import Position, Train
 
@@ -59,7 +59,7 @@ class LabelReader:
             message = (
                 f"`{column.name}` is NULL in {nulls:,} of the "
                 f"{self.preview.num_rows:,} {rows}; a label has a value: WHERE "
-                f"{column.name} IS NOT NULL"
+                f"{in_sql(column.name)} IS NOT NULL"
             )
             self.problems.append(Problem(at, message))
             return None

@@ -48,8 +48,12 @@ class ModelKind:
 
 
 def is_whole(value: Any, least: int = 1) -> bool:
-    """Whether a value is a whole number, `least` or more; True is none."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    """Whether a value is a whole number, `least` or more; True is none.
+
+    Nor is what a tensor has no number for.
+    """
+    plain = isinstance(value, int) and not isinstance(value, bool)
+    return plain and least <= value < 2**31
 
 
 def is_number(value: Any) -> bool:

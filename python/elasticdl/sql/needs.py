@@ -5,6 +5,7 @@ Owns the walk through encodings. Called by `sql.planning` and `sql.generate`. Pu
 
 from __future__ import annotations
 
+import keyword
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +37,16 @@ from elasticdl.sql.plan import (
     Vocabularize,
 )
 
+# Layers and operations of a module have such names, with a number behind them: an
+# Input of that name would be a second one.
+_OF_KERAS = (
+    "absolute|activation|add|cast|category_encoding|clip|concatenate|dense|discretization"
+    "|divide|dropout|embedding|equal|expand_dims|flatten|full_like|get_item|greater"
+    "|greater_equal|hashed_crossing|hashing|input_layer|integer_lookup|isnan|less"
+    "|less_equal|log1p|logical_and|maximum|minimum|multiply|not_equal|one_hot|repeat"
+    "|rescaling|reshape|sign|split|sqrt|square|string_lookup|subtract|sum|true_divide"
+    "|weighted|where"
+)
 # What asks for statistics of its inside.
 _NO_SPLIT = Split(Source(""), "")
 _MEASURED = (Raw, Standardize, Normalize, Bucketize, Vocabularize, Hash)
@@ -152,7 +163,7 @@ def column_plans(
         signs = weighted.get(name, _NO_SPLIT)
         yield ColumnPlan(
             name,
-            _feature_name(name, taken),
+            feature_name(name, taken),
             stored,
             most,
             signs.delimiter,
@@ -177,9 +188,13 @@ def identifier(name: str) -> str:
     return f"c{plain}" if plain.startswith("_") else f"c_{plain}"
 
 
-def _feature_name(column: str, taken: set[str]) -> str:
+def feature_name(column: str, taken: set[str]) -> str:
     """Return the column's name as an identifier that no other feature has."""
     plain = identifier(column)
+    if re.fullmatch(rf"({_OF_KERAS})(_\d+)?", plain, re.IGNORECASE):
+        plain = f"c_{plain}"
+    elif keyword.iskeyword(plain) or plain == "self":
+        plain = f"{plain}_"  # no argument of the exported model's signature
     name, number = plain, 2
     while name.lower() in taken:
         name, number = f"{plain}_{number}", number + 1

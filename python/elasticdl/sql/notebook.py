@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from elasticdl.errors import JobError, SpecError
 from elasticdl.job import names
@@ -23,8 +23,16 @@ from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.words import JobState
 from elasticdl.sql.data.source import open_source
+from elasticdl.sql.problems import in_one_line
 from elasticdl.sql.registry import Registry
-from elasticdl.sql.running.session import Answer, Bars, Session, Table, Told
+from elasticdl.sql.running.session import (
+    SHOWN_ROWS,
+    Answer,
+    Bars,
+    Session,
+    Table,
+    Told,
+)
 from elasticdl.sql.running.statements import run as run_all
 
 if TYPE_CHECKING:
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
 _MODELS_DIR = "~/.elasticdl/models"
 _JOBS_DIR = "~/.elasticdl/jobs"
 _WAIT_SECONDS = 0.5
+_ALL_ROWS = 2**31 - 2  # As many as a driver can be asked for.
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,11 @@ class Answers:
         """The last table, if there was one."""
         tables = [one for one in self.answers if isinstance(one, Table)]
         return tables[-1] if tables else None
+
+    @property
+    def more(self) -> bool:
+        """Whether the last table has further rows; of a cluster come the first few."""
+        return self.table is not None and self.table.more
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -116,7 +130,12 @@ def sql(  # noqa: PLR0913 - the options of `elasticdl sql`, each by its name
 
     try:
         session = Session(
-            source, Registry(_folder(models)), run_job, _say, overrides=overrides
+            source,
+            Registry(_folder(models)),
+            run_job,
+            _say,
+            overrides=overrides,
+            most_rows=_ALL_ROWS,
         )
         return _answered(session, statements)
     finally:
@@ -154,11 +173,19 @@ def load_ipython_extension(ipython: Any) -> None:
     ipython.register_magic_function(magic, "line_cell", "elasticdl")
 
 
+class _Line(argparse.ArgumentParser):
+    """The options behind a magic's name; a mistake ends no notebook."""
+
+    def error(self, message: str) -> NoReturn:
+        usage = " ".join(self.format_usage().split()[1:])
+        raise SpecError(f"%%elasticdl: {message}; expected {usage}")
+
+
 def magic(line: str, cell: str | None = None) -> Answers:
     """Run a cell's statements; a line alone is a statement itself."""
     if cell is None:
         return sql(line)
-    parser = argparse.ArgumentParser("%%elasticdl", add_help=False)
+    parser = _Line("%%elasticdl", add_help=False, allow_abbrev=False)
     parser.add_argument("--db", default="")
     parser.add_argument("--models-dir", default="")
     parser.add_argument("--jobs-dir", default="")
@@ -166,7 +193,11 @@ def magic(line: str, cell: str | None = None) -> Answers:
     parser.add_argument("--context", default="")
     parser.add_argument("--secret", default="")
     parser.add_argument("--set", action="append", default=[], dest="overrides")
-    args = parser.parse_args(shlex.split(line))
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise SpecError(f"%%elasticdl {line}: {error}") from error
+    args = parser.parse_args(words)
     return sql(
         cell,
         db=args.db,
@@ -191,6 +222,7 @@ def _run_here(values: ValuesFile, environ: dict[str, str], jobs: Path) -> JobRep
     """Run a job to its end. Raises JobError unless it succeeded."""
     from elasticdl import client
 
+    values = client.with_free_name(values, jobs)
     launcher = client.launch(values, environ=environ, jobs_dir=jobs, restart=True)
     try:
         while (outcome := launcher.wait(_WAIT_SECONDS)) is None:
@@ -204,7 +236,7 @@ def _run_here(values: ValuesFile, environ: dict[str, str], jobs: Path) -> JobRep
     report = outcome.report
     if report is not None and report.status == JobState.SUCCEEDED:
         return report
-    why = report.message if report is not None else outcome.message
+    why = in_one_line(report.message if report is not None else outcome.message)
     logs = launcher.job_dir.logs_dir
     raise JobError(f"job {values.job.name} did not succeed: {why} (logs: {logs})")
 
@@ -216,9 +248,10 @@ def _text(answer: Answer) -> str:
         case Bars(title, values):
             return "\n".join([title, *(f"{name}: {v:.4g}" for name, v in values)])
         case Table(columns, rows, more):
-            texts = [[_cell(value) for value in row] for row in rows]
+            texts = [[_cell(value) for value in row] for row in rows[:SHOWN_ROWS]]
             shown = ["\t".join(row) for row in [list(columns), *texts]]
-            return "\n".join([*shown, "..."] if more else shown)
+            cut = more or len(rows) > SHOWN_ROWS
+            return "\n".join([*shown, "..."] if cut else shown)
 
 
 def _html(answer: Answer) -> str:
@@ -240,9 +273,10 @@ def _html(answer: Answer) -> str:
                 "<tr>"
                 + "".join(f"<td>{html.escape(_cell(v))}</td>" for v in row)
                 + "</tr>"
-                for row in cells
+                for row in cells[:SHOWN_ROWS]
             )
-            end = "<p>there are further rows</p>" if more else ""
+            cut = more or len(cells) > SHOWN_ROWS
+            end = "<p>there are further rows</p>" if cut else ""
             return f"<table><tr>{head}</tr>{body}</table>{end}"
 
 

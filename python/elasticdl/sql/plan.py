@@ -16,6 +16,7 @@ How values lie in the shards, and so what the exported model takes:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -30,6 +31,14 @@ PREVIEW_ROWS = 10_000
 def is_line(text: str) -> bool:
     """Whether a text can be a line of a file: it has no line end of any kind."""
     return not text or text.splitlines() == [text]
+
+
+def in_sql(name: str) -> str:
+    """Return a column's name as a message writes it into SQL: in quotes if it must."""
+    if re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        return name
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 class Kind(StrEnum):

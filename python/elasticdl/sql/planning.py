@@ -22,6 +22,7 @@ from elasticdl.sql.needs import column_plans, inner, needs_of, sources
 from elasticdl.sql.plan import (
     Column,
     Concat,
+    Embedding,
     Encoding,
     FeaturePlan,
     Kind,
@@ -30,9 +31,11 @@ from elasticdl.sql.plan import (
     Preview,
     Schema,
     TrainPlan,
+    in_sql,
 )
 from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.statements import (
+    Call,
     Evaluate,
     Explain,
     Name,
@@ -43,8 +46,10 @@ from elasticdl.sql.statements import (
     Train,
 )
 
-_NAME = re.compile(r"[A-Za-z][\w-]*")
-_VERSIONED = re.compile(r"[A-Za-z][\w-]*(@\d+)?")
+# As `registry.check_name`, which also takes names of other releases.
+_NAME = re.compile(r"[A-Za-z](?:[\w-]{0,98}\w)?", re.ASCII)
+_DIM = "embedding_dim"
+_VERSIONED = re.compile(rf"{_NAME.pattern}(@\d+)?", re.ASCII)
 
 
 def read_statements(
@@ -98,7 +103,7 @@ def settings_of(statement: Train | Evaluate | Predict | Explain) -> Settings:
 
 def _wrong_name(name: Name, pattern: re.Pattern[str]) -> Iterator[Problem]:
     if not pattern.fullmatch(name.text):
-        form = "letters, digits, - and _"
+        form = "up to 100 letters of ASCII, digits, - and _, as income_model"
         if pattern is _VERSIONED:
             form += ", perhaps with a version, as income@2"
         yield Problem(name.at, f"`{name.text}` names no model; expected {form}")
@@ -264,6 +269,11 @@ class _Planner:
         encoder = columns.Encoder(self._preview)
         groups = models.GROUPS.get(model.family, {}) if model else {}
         found: list[tuple[FeaturePlan | Star, str]] = []
+        every = [one for clause in self._statement.columns for one in clause.entries]
+        for entry in every:  # A name may be used before AS gives it.
+            if isinstance(entry, Call) and entry.alias is not None:
+                encoder.encode(entry)
+        encoder.notes.clear()  # They come again, in order.
         for clause in self._statement.columns:
             group = clause.group.text if clause.group else ""
             group = groups.get(group, "" if group == "feature_columns" else group)
@@ -273,11 +283,13 @@ class _Planner:
                     continue
                 if encoded := encoder.encode(entry):
                     self._refuse_label(encoded[0], label, entry.at)
+                    self._check_vector(encoded[0], group, model, settings, entry.at)
                     found.append((FeaturePlan(encoded[0], group, encoded[1]), group))
         if not self._statement.columns:
             at = self._statement.label.at if self._statement.label else None
             found.append((Star(at or self._statement.at), ""))
         self.problems += encoder.problems
+        self._notes += dict.fromkeys(encoder.notes)
         return tuple(self._expanded(found, label, settings))
 
     def _expanded(
@@ -302,6 +314,36 @@ class _Planner:
         if label is not None and label.name in sources(encoding):
             message = f"`{label.name}` is the label; a model must not see it"
             self.problems.append(Problem(at, message))
+
+    def _check_vector(
+        self,
+        encoding: Encoding,
+        group: str,
+        model: ModelKind | None,
+        settings: Settings,
+        at: Position,
+    ) -> None:
+        """Tell of vectors whose size a model decides otherwise."""
+        if model is None or not isinstance(encoding, Embedding):
+            return
+        if model.family == "deepfm":
+            default = next(p.default for p in model.parameters if p.name == _DIM)
+            dim = dict(settings.model_params).get(_DIM, default)
+            if encoding.dim != dim:
+                self.problems.append(
+                    Problem(
+                        at,
+                        f"all vectors of a {model.name} have model.{_DIM} = {dim} "
+                        f"numbers; expected {dim} here, or WITH model.{_DIM} = "
+                        f"{encoding.dim}",
+                    )
+                )
+        elif model.family == "linear" or group == "wide":
+            name = ", ".join(sources(encoding))
+            self._notes.append(
+                f"{name}: a weight for each value, as in all linear parts; a vector of "
+                f"{encoding.dim} has no place there"
+            )
 
     def _rest(
         self,
@@ -333,7 +375,7 @@ def _divides_badly(column: Column, word: str) -> str:
     if stated.upper() == "INTERVAL":
         return (
             f"`{name}` is an {stated}, and one length is written in several ways; take "
-            f"a number of it: EXTRACT(EPOCH FROM {name})"
+            f"a number of it: EXTRACT(EPOCH FROM {in_sql(name)})"
         )
     unordered = column.kind in (Kind.ARRAY, Kind.OTHER)
     if word == "order" and (unordered or stated.upper() == "TIME WITH TIME ZONE"):

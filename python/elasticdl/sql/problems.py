@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from elasticdl.errors import SpecError
 from elasticdl.sql.statements import Position
 
+_TRACE_BEGINS = "(most recent call last):"
 _WIDEST = 100  # Characters of a line that are shown around the caret.
 
 
@@ -30,6 +31,16 @@ class StatementError(SpecError):
         """Take the user's whole text and what is wrong in it."""
         self.problems = tuple(sorted(set(problems)))
         super().__init__(render(text, self.problems))
+
+
+def in_one_line(message: str) -> str:
+    """Return a job's message in one line: what is indented in it is code, or a trace.
+
+    Of a trace that is all of it the last line is left, which says what was raised.
+    """
+    lines = [one for one in message.splitlines() if one[:1].strip()]
+    plain = [one.strip() for one in lines if not one.endswith(_TRACE_BEGINS)]
+    return " ".join(plain)
 
 
 def position(text: str, offset: int, length: int = 1) -> Position:

@@ -73,7 +73,7 @@ def run_text(session: Session, text: str) -> Iterator[Answer]:
     try:
         for statement in read(session, text):
             yield from run_one(session, statement, text)
-    except ElasticDLError as error:
+    except (ElasticDLError, OSError) as error:  # as of a disk that is full
         yield Told((f"error: {error}",))
     except KeyboardInterrupt:
         yield Told(("stopped",))

@@ -14,6 +14,7 @@ moment it has its model.json, which is written last. Called by `sql.running` and
         checkpoints/      the last checkpoint
         export/           the model for serving
         data/             shards and vocabularies; shards of the newest version alone
+        .making           is locked by the process that makes it, until it is whole
     <root>/.dropped/<name>@<version>
         says, empty, that the numbers up to this one are used up
     <root>/.answers/<table>-<digits>.parquet
@@ -26,7 +27,9 @@ moment it has its model.json, which is written last. Called by `sql.running` and
 
 from __future__ import annotations
 
+import fcntl
 import json
+import platform
 import re
 import secrets
 import shutil
@@ -54,6 +57,7 @@ from elasticdl.sql.plan import (
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_])?")
 _MODEL_FILE = "model.json"
 RUNS = ".runs"
+_MAKING = ".making"
 _DROPPED, _ANSWERS = ".dropped", ".answers"
 
 
@@ -204,16 +208,32 @@ class Registry:
         The caller ends with `write_description`.
         """
         check_name(name)
+        self._sweep()
         place = self.root / name
         place.mkdir(parents=True, exist_ok=True)
         version = self._reserve(name, place)
         try:
-            yield version
+            with _making(version.folder):
+                yield version
         except BaseException:
             shutil.rmtree(version.folder, ignore_errors=True)
             _remove_empty(place)
             raise
         self.thin(name)
+
+    def _sweep(self) -> None:
+        """Remove what is left of versions whose process was killed meanwhile."""
+        for folder in self.root.glob("[!.]*/*"):
+            if not folder.name.isdecimal() or folder.is_symlink():
+                continue
+            mark = folder / _MAKING
+            # No mark: made by another release, or where no file can be locked.
+            with suppress(OSError), mark.open("r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Some shared folders know locks of each machine alone.
+                ours = file.read() == platform.node()
+                if ours and not (folder / _MODEL_FILE).exists():
+                    shutil.rmtree(folder)
 
     def thin(self, name: str) -> None:
         """Remove the shards of all versions but the newest."""
@@ -297,6 +317,23 @@ class Registry:
         for number in self._dropped(version.name):
             if number < version.version:
                 (place / f"{version.name}@{number}").unlink(missing_ok=True)
+
+
+@contextmanager
+def _making(folder: Path) -> Iterator[None]:
+    """Hold a lock on a mark in a version's folder: it goes with this process."""
+    aside = folder.with_name(f".{folder.name}.making")
+    with aside.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # of a file system without locks
+            aside.unlink()
+        else:
+            file.write(platform.node())
+            file.flush()
+            aside.rename(folder / _MAKING)  # Nobody sees it without its lock.
+        yield
+        (folder / _MAKING).unlink(missing_ok=True)
 
 
 def _remove_empty(*folders: Path) -> None:

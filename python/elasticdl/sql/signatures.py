@@ -45,12 +45,15 @@ _ALL = (
     Signature("CONCAT", ("x",), (), "CONCAT(a, b) AS name", many=True),
     Signature("INDICATOR", ("x",), (), "INDICATOR(x)"),
     Signature(
-        "EMBEDDING", ("x", "dim"), ("combiner", "initializer"),
+        "EMBEDDING", ("x", "dim"), ("combiner",),
         "EMBEDDING(x, 8, combiner='mean')",
     ),
     Signature("SPLIT", ("x",), ("delimiter",), "SPLIT(x, ',')"),
     Signature("DENSE", ("x",), ("shape", "delimiter", "dtype"), "DENSE(x)"),
-    Signature("SPARSE", ("x", "buckets"), ("delimiter",), "SPARSE(x, buckets, ',')"),
+    Signature(
+        "SPARSE", ("x", "buckets"), ("delimiter", "dtype", "pair", "dtype_key"),
+        "SPARSE(x, buckets, ',')",
+    ),
     Signature(
         "WEIGHTED_CATEGORY", ("x", "buckets"), ("delimiter", "pair"),
         "WEIGHTED_CATEGORY(x, buckets, ',', ':')",
@@ -78,6 +81,7 @@ _ARGUMENT_SYNONYMS = {
     "bounds": "boundaries",
     "num_bins": "buckets",
     "bucket_size": "buckets",
+    "shape": "buckets",
     "hash_bucket_size": "buckets",
     "vocabulary_size": "max_size",
     "delim": "delimiter",
@@ -118,7 +122,8 @@ def bind(
             return None
         bound[names[min(i, len(names) - 1)]] = argument
     for keyword in call.keywords:
-        name = _ARGUMENT_SYNONYMS.get(keyword.name.lower(), keyword.name.lower())
+        name = keyword.name.lower()
+        name = name if name in names else _ARGUMENT_SYNONYMS.get(name, name)
         if name not in names:
             hint = did_you_mean(keyword.name, names)
             message = f"{signature.name} has no argument `{keyword.name}`; {hint}"

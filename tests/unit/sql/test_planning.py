@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from elasticdl.sql import planning
 from elasticdl.sql.plan import (
     Bucketize,
@@ -17,12 +18,14 @@ from elasticdl.sql.plan import (
     Preview,
     Schema,
     Source,
+    Split,
     Standardize,
     Stored,
     Vocabularize,
 )
 from elasticdl.sql.problems import StatementError
-from elasticdl.sql.running.staging import said_of_job
+from elasticdl.sql.registry import check_name
+from elasticdl.sql.running.staging import job_of, said_of_job
 from elasticdl.sql.statements import Evaluate, Predict
 
 from tests.unit.sql import tables
@@ -217,6 +220,16 @@ def test_dates_are_refused_with_the_extract_that_would_do() -> None:
     assert "EXTRACT(YEAR FROM hired) AS hired_year" in told
 
 
+def test_what_a_message_writes_for_the_user_is_sql_of_every_engine() -> None:
+    """Names with blanks went without quotes, and MySQL has no EXTRACT(DOW)."""
+    column = Column('Day of "it"', Kind.TIME, stated="DATETIME")
+    schema = Schema((*tables.SCHEMA.columns, column, Column("a b", Kind.TEXT)))
+    values = {"a b": (None, *tables.VALUES["income"][1:])}
+    told, label = _told('SELECT * FROM t LABEL "a b" INTO m', schema=schema, **values)
+    assert 'EXTRACT(MONTH FROM "Day of ""it""") AS "Day_of__it_month"' in told
+    assert 'WHERE "a b" IS NOT NULL' in label
+
+
 def test_a_label_of_one_value_is_refused() -> None:
     (told,) = _told("SELECT * FROM t LABEL income INTO m", income=("x",) * 200)
     assert "nothing to tell apart" in told
@@ -316,3 +329,116 @@ def test_weights_of_two_columns_may_have_separators_of_their_own() -> None:
         ("city", ","),
         ("skills", ";"),
     ]
+
+
+def test_names_of_models_are_those_that_a_folder_takes() -> None:
+    for name in ("größe", "a" * 101, '"a-"', "_a", '"1a"'):
+        (told,) = _told(f"{_T} LABEL income INTO {name}")
+        assert "names no model; expected up to 100 letters of ASCII" in told
+    check_name(tables.plan(f"{_T} LABEL income INTO {'a' * 100}").name)
+
+
+def test_a_vector_whose_size_the_model_decides_is_told() -> None:
+    (told,) = _told(
+        "SELECT * FROM t TO TRAIN DeepFMClassifier COLUMN EMBEDDING(city, 16) "
+        "LABEL income INTO m"
+    )
+    assert told.endswith(
+        "have model.embedding_dim = 8 numbers; expected 8 here, or "
+        "WITH model.embedding_dim = 16"
+    )
+    for model, group in (
+        ("LinearClassifier", ""),
+        ("WideAndDeepClassifier", "FOR wide"),
+    ):
+        plan = tables.plan(
+            f"SELECT * FROM t TO TRAIN {model} COLUMN EMBEDDING(city, 16) {group} "
+            "COLUMN age LABEL income INTO m"
+        )
+        assert any(
+            one.startswith("city: a weight for each value") for one in plan.notes
+        )
+
+
+def test_the_vectors_of_several_values_are_combined_as_said_in_a_deepfm() -> None:
+    made = tables.generated(
+        "SELECT * FROM t TO TRAIN DeepFMClassifier COLUMN "
+        "EMBEDDING(SPLIT(skills), 8, 'sum'), age LABEL income INTO m"
+    )
+    line = ', embedding_dim, "sum", "skills_vector")'
+    assert line in made.module
+
+
+@pytest.mark.parametrize(
+    ("said", "strategy"),
+    [
+        (["job.worker.replicas=2"], "parameterServer"),
+        (["job.worker.max=4", "job.worker.min=1"], "parameterServer"),
+        (["job.ps.replicas=2"], "parameterServer"),
+        (["worker.replicas=2"], "parameterServer"),
+        (["job.worker.replicas=1"], "local"),
+        (["job.worker.replicas=2", "job.strategy=allReduce"], "allReduce"),
+    ],
+)
+def test_a_model_of_one_worker_predicts_with_as_many_as_one_says(
+    said: list[str], strategy: str
+) -> None:
+    """The strategy of one worker, which nobody had written, refused two."""
+    trained = tables.generated("SELECT * FROM t LABEL income INTO m").values
+    changes = {
+        "job.type": "predict",
+        "job.data.prediction": "rows",
+        "job.predictionOutput": "out",
+    }
+    values = job_of(trained, "checkpoints", changes, said)
+    assert values.job.strategy == strategy
+    if strategy != "allReduce":  # the same, as WITH says it
+        fields = {
+            f"job.{k.removeprefix('job.')}": yaml.safe_load(v)
+            for k, v in (s.split("=") for s in said)
+        }
+        assert job_of(trained, "c", {**changes, **fields}, []).job.strategy == strategy
+
+
+def test_what_is_derived_inside_a_function_is_shown_too() -> None:
+    plan = tables.plan(
+        f"{_T} COLUMN EMBEDDING(name, 8), INDICATOR(city), EMBEDDING(name, 4), "
+        "CONCAT(grade, city) AS g LABEL income INTO m"
+    )
+    assert plan.notes == (
+        "name: text, 200 values in 200 rows: hashed",
+        "city: text, 3 values: by vocabulary",
+        "grade: integer as category: by vocabulary",
+    )
+
+
+def test_sparse_is_taken_as_sqlflow_spelled_it() -> None:
+    text = Source("skills")
+    for written, encoding in (
+        ("SPARSE(skills, 20, ',', int)", Hash(Split(text, ","), 20)),
+        ("SPARSE(skills, [20], delim=';', dtype=int)", Hash(Split(text, ";"), 20)),
+        ("SPARSE(skills, shape=20)", Hash(Split(text, ","), 20)),
+        ("SPARSE(skills, 20, ',', int, ':', int)", Hash(Split(text, ",", ":"), 20)),
+    ):
+        plan = tables.plan(f"{_T} COLUMN EMBEDDING({written}, 4) LABEL income INTO m")
+        assert plan.features[0].encoding == Embedding(encoding, 4)
+
+
+def test_an_initializer_that_would_have_no_effect_is_refused() -> None:
+    (told,) = _told(
+        f"{_T} COLUMN EMBEDDING(city, 4, 'sum', 'zeros') LABEL income INTO m"
+    )
+    assert told.startswith("EMBEDDING takes 3 arguments, this is one more")
+
+
+def test_a_name_may_be_used_before_it_is_given() -> None:
+    one, other = (
+        tables.plan(f"{_T} COLUMN {columns} LABEL income INTO m").features
+        for columns in (
+            "CONCAT(city, grade) AS g, EMBEDDING(g, 4)",
+            "EMBEDDING(g, 4), CONCAT(city, grade) AS g",
+        )
+    )
+    assert one == other
+    wrong = f"{_T} COLUMN INDICATOR(g), CONCAT(city, z) AS g LABEL income INTO m"
+    assert any("no column `z`" in one for one in _told(wrong))

@@ -144,3 +144,27 @@ def test_statements_for_a_cluster_keep_passwords_out_of_values(tmp_path: Path) -
         notebook.sql("SELECT 1", secret="shop", environ={})
     with pytest.raises(SpecError, match="jobs_dir"):
         notebook.sql("SELECT 1", namespace="ml", jobs_dir=tmp_path, environ={})
+
+
+def test_python_gets_all_rows_of_an_answer_and_shows_the_first(tmp_path: Path) -> None:
+    """There were 40, as many as fit a screen, without a word."""
+    found = notebook.sql("SELECT * FROM range(1000)", models_dir=tmp_path, environ={})
+    assert found.rows == tuple((i,) for i in range(1000))
+    assert not found.more
+    assert repr(found).endswith("\n39\n...")
+    assert found._repr_html_().count("<tr>") == 41
+
+
+@pytest.mark.parametrize("line", ["--bd x", "--db 'x", "shop.db", "--db"])
+def test_a_wrong_option_of_the_magic_raises_and_ends_nothing(line: str) -> None:
+    with pytest.raises(SpecError, match=r"%%elasticdl"):
+        notebook.magic(line, "SELECT 1")
+
+
+def test_the_prompt_outlives_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("in the way")
+    text = "SELECT i AS a, i % 2 AS y FROM range(9) t(i) LABEL y INTO m;\rSELECT 1;\r"
+    error, answer = _asked(tmp_path, f"{text}exit\r")
+    assert isinstance(error, Told)
+    assert error.lines[0].startswith("error: ")
+    assert isinstance(answer, Table)

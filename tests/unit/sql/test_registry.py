@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from elasticdl.sql.plan import Head, Kind, LabelPlan, Schema
@@ -55,3 +58,39 @@ def test_a_version_that_is_trained_outlives_a_run_that_failed(tmp_path: Path) ->
     registry.run("n", "job")
     registry.discard("n", "job")
     assert not (tmp_path / "n").exists()
+
+
+def test_what_a_killed_process_left_of_a_version_is_gone_with_the_next(
+    tmp_path: Path,
+) -> None:
+    registry = Registry(tmp_path)
+    program = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from elasticdl.sql.registry import Registry\n"
+        "with Registry(Path(sys.argv[1])).adding('m') as version:\n"
+        "    (version.folder / 'rows.parquet').write_text('many')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (tmp_path / "m" / "1" / "rows.parquet").exists()
+    assert registry.all() == []
+    mark = tmp_path / "m" / "1" / ".making"
+    here = mark.read_text()
+    mark.write_text("another machine")  # whose locks are perhaps not seen
+    _added(registry, "first")
+    assert mark.exists()
+    mark.write_text(here)
+    with registry.adding("other") as version:
+        assert not (tmp_path / "m" / "1").exists()
+        with registry.adding("other") as second:
+            assert version.folder.is_dir()  # Its process lives.
+            write_description(second, _ABOUT)
+        write_description(version, _ABOUT)
+    assert [one.reference for one in registry.all()] == [
+        "first@1",
+        "other@1",
+        "other@2",
+    ]
+    assert _added(registry) == "m@1"
+    assert sorted(p.name for p in (tmp_path / "m" / "1").iterdir()) == ["model.json"]

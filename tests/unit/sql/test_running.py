@@ -10,7 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from elasticdl.errors import DataError, SpecError
+from elasticdl.errors import DataError, JobError, SpecError
+from elasticdl.job.values.checking import validate
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import dump_values
 from elasticdl.sql import planning
 from elasticdl.sql.data import results, shards
 from elasticdl.sql.data.source import open_source
@@ -19,6 +22,7 @@ from elasticdl.sql.plan import (
     Head,
     Kind,
     LabelPlan,
+    Measured,
     Schema,
     SplitPlan,
     Stored,
@@ -31,12 +35,19 @@ from elasticdl.sql.registry import (
     write_description,
 )
 from elasticdl.sql.running import evaluate, explain, gradients, predict
+from elasticdl.sql.running.questions import parts_of
 from elasticdl.sql.running.session import Bars, Session
 from elasticdl.sql.running.staging import stage
 from elasticdl.sql.running.statements import run
-from elasticdl.sql.running.train import prepare
+from elasticdl.sql.running.train import keep, prepare
 
 _TWO = "SELECT 1 AS x, 2 AS X, 1 AS y"
+
+
+def _values() -> ValuesFile:
+    model = {"definition": "m.f", "files": {"m.py": ""}}
+    job = {"name": "m", "model": model, "data": {"training": "rows"}}
+    return validate({"kind": "job", "job": job})
 
 
 @pytest.fixture
@@ -87,6 +98,21 @@ def test_a_column_that_the_validation_rows_lack_is_named(
     )
     with pytest.raises(SpecError, match=r"no column `x`, which.*no column `y`"):
         _train(session, text, tmp_path)
+
+
+@pytest.mark.parametrize("select", ["SELECT 1 AS x FROM nowhere", "SELECT 1 AS z"])
+def test_mistakes_of_validation_select_have_a_caret_before_rows_are_read(
+    session: Session, tmp_path: Path, select: str
+) -> None:
+    text = (
+        "SELECT i AS x, i % 2 AS y FROM range(9) t(i) TO TRAIN DNNClassifier "
+        f"WITH validation.select = '{select}' LABEL y INTO m"
+    )
+    with pytest.raises(StatementError) as caught:
+        _train(session, text, tmp_path)
+    (problem,) = caught.value.problems
+    assert text[problem.at.offset :].startswith(f"'{select}'")
+    assert not list(tmp_path.rglob("rows.parquet"))
 
 
 def test_validation_rows_of_another_kind_are_refused(
@@ -414,3 +440,130 @@ def test_an_answer_that_is_no_number_is_null_and_told(
     assert table.rows == ((0, *nulls), (1, *right))
     assert said[-1].startswith("1 row has NULL as `prediction`: the model's answer is")
     source.close()
+
+
+@pytest.mark.parametrize("using", ["PermutationImportance", "IntegratedGradients"])
+def test_explain_looks_at_as_many_rows_as_the_statement_says(
+    session: Session, tmp_path: Path, using: str
+) -> None:
+    """The attribute was taken, and had no effect."""
+    found = []
+    for seed in ("", ", explain.seed = 7"):
+        statement = _read(
+            "SELECT i AS x, i % 2 AS y FROM range(900) t(i) TO EXPLAIN m WITH "
+            f"explain.num_rows = 30{seed} USING {using}"
+        )
+        folder = tmp_path / f"work{len(found)}"
+        folder.mkdir()
+        parts = parts_of(statement)
+        assert parts.prepare(session, statement, _about("x"), folder) == 30
+        fields = parts.job_fields(statement, _about("x"), str(folder), _values().job)
+        name = fields["job.data.prediction"]
+        found.append(sorted(pq.read_table(name).column("x").to_pylist()))
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    "path", ["job.checkpoint.dir", "job.export.dir", "job.export", "job.data.training"]
+)
+def test_what_a_statement_writes_is_not_set_elsewhere(
+    session: Session, path: str
+) -> None:
+    """The model would be trained, and its version would have nothing."""
+    for said in (path, path.removeprefix("job.")):
+        one = replace(session, overrides=[f"{said}=x"])
+        with pytest.raises(SpecError, match=rf"--set {said}: a statement writes job\."):
+            list(run(one, "SELECT 1"))
+    told = "is what the statement makes; take it out"
+    if path != "job.export":
+        with pytest.raises(StatementError, match=told):
+            _read(
+                f"SELECT 1 AS y TO TRAIN DNNClassifier WITH {path} = 'x' LABEL y INTO m"
+            )
+
+
+def test_a_metric_that_does_not_go_with_a_model_is_told_before_rows_are_read(
+    session: Session,
+) -> None:
+    with session.registry.adding("m") as version:
+        (version.folder / "job.yaml").write_text(dump_values(_values()))
+        write_description(version, _about("x"))
+    text = (
+        "SELECT error('rows were read') AS x, 1 AS y TO EVALUATE m "
+        "WITH validation.metrics = 'MAE'"
+    )
+    with pytest.raises(SpecError, match="does not go with a label of classes"):
+        list(run(session, text))
+
+
+def test_one_version_that_cannot_be_read_hides_no_other(session: Session) -> None:
+    for _ in range(3):
+        with session.registry.adding("m") as version:
+            write_description(version, _about("x"))
+    version = session.registry.find("m@2")
+    version.model_file.write_text("{")
+    ((_, (table,)),) = run(session, "SHOW MODELS")
+    assert [row[0] for row in table.rows] == ["m@1", "m@2", "m@3"]
+    assert table.rows[1][4].startswith("unreadable: ")
+    assert table.rows[2][1] == "DNNClassifier"
+
+
+def test_a_job_that_left_no_checkpoint_makes_no_version(session: Session) -> None:
+    with (
+        pytest.raises(JobError, match="has no checkpoint: there is no model to keep"),
+        session.registry.adding("m") as version,
+    ):
+        keep(version, _about("x"), {"accuracy": 1.0}, last_loss=0.5, checkpoint="")
+    assert session.registry.all() == []
+
+
+def test_a_folder_may_have_a_name_that_engines_take_for_a_pattern(
+    session: Session, tmp_path: Path
+) -> None:
+    """Statistics were of the rows of other folders too, whose names it stood for."""
+    text = "SELECT i AS x, i % 2 AS y FROM range(50) t(i) LABEL y INTO m"
+    for name in ("a1", "a[1]", "a*", "a?"):
+        made = _train(session, text, tmp_path / name)
+        assert made.statistics.num_rows == made.shards.num_training
+        assert made.statistics.of(Measured("x")).num_rows < 50
+        folder = tmp_path / f"p{name}"
+        folder.mkdir()
+        statement = _read("SELECT i AS x FROM range(5) t(i) TO PREDICT USING m")
+        assert predict.prepare(session, statement, _about("x"), folder) == 5
+        (folder / "outputs").mkdir()
+        answers = {"record": range(5), "prediction": pa.array([0.5] * 5, pa.float32())}
+        pq.write_table(pa.table(answers), folder / "outputs" / "part-0.parquet")
+        (table,) = predict.finish(session, statement, _about("x"), folder, {})
+        assert len(table.rows) == 5
+
+
+def test_a_model_that_is_not_there_is_told_before_the_first_statement_runs(
+    session: Session,
+) -> None:
+    """The training before it ran for hours, and the typing error came then."""
+    text = (
+        "SELECT 1 AS x, 1 AS y FROM range(9) LABEL y INTO shop;\n"
+        "SELECT 1 AS x TO PREDICT USING shop;\n"
+        "SELECT 1 AS x TO PREDICT USING shpo;\n"
+        "SHOW TRAIN other@2; DROP MODEL IF EXISTS other; DROP MODEL other"
+    )
+    with pytest.raises(StatementError) as caught:
+        list(run(session, text))
+    places = [(one.at.line, one.at.column) for one in caught.value.problems]
+    assert places == [(3, 32), (4, 12), (4, 60)]
+
+
+def test_columns_that_a_model_does_not_take_are_told_with_a_caret(
+    session: Session,
+) -> None:
+    with session.registry.adding("m") as version:
+        (version.folder / "job.yaml").write_text(dump_values(_values()))
+        write_description(version, _about("a", "b"))
+    with pytest.raises(StatementError) as caught:
+        list(run(session, "SELECT 1 AS c,\n'x' AS b TO PREDICT USING m"))
+    assert [(one.at.line, one.at.column) for one in caught.value.problems] == [
+        (2, 27),
+        (2, 27),
+    ]
+    assert "needs the column `a`" in str(caught.value)
+    assert "column `b` is text" in str(caught.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from elasticdl.sql import planning
 from elasticdl.sql.clauses import parse
-from elasticdl.sql.problems import StatementError
+from elasticdl.sql.problems import StatementError, in_one_line
 from elasticdl.sql.statements import Evaluate, Plain, Predict, Train
 from hypothesis import given
 from hypothesis import strategies as st
@@ -183,3 +183,17 @@ def test_a_routine_whose_body_is_no_block_is_one_statement(body: str) -> None:
     found = [one.sql for one in parse(text, "mysql") if isinstance(one, Plain)]
     assert found[1] == made
     assert len(found) == 4
+
+
+def test_the_failure_of_a_job_is_one_line() -> None:
+    """Lines of code came along with what was raised, as many as the stack was deep."""
+    message = (
+        "worker-0: the model module failed: loss() raised ValueError: other ranks\n"
+        "  ...\n    return body() if cond else orelse()\n           ^^^^^^\n"
+        "Traceback (most recent call last):\n  File 'x', line 1\nValueError: ranks\n"
+    )
+    assert in_one_line(message) == (
+        "worker-0: the model module failed: loss() raised ValueError: other ranks "
+        "ValueError: ranks"
+    )
+    assert in_one_line("") == ""

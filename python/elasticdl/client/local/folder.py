@@ -19,7 +19,7 @@ from elasticdl.files import write_whole
 from elasticdl.job import folder
 from elasticdl.job.folder import Condition, JobLock
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.spec.job import MAX_NAME_LENGTH, JobSpec
 from elasticdl.job.values.document import ValuesFile
 
 DEFAULT_JOBS_DIR = "~/.elasticdl/jobs"
@@ -114,6 +114,31 @@ def prepare(values: ValuesFile, jobs_dir: Path, *, restart: bool) -> PreparedJob
         lock.release()
         raise
     return PreparedJob(spec, job_dir, lock, resumed, notice)
+
+
+def with_free_name(values: ValuesFile, jobs_dir: Path) -> ValuesFile:
+    """Return a job under a name as which none runs: its own, or with a number behind.
+
+    For jobs whose names nobody chose, so that one does not keep out the next.
+    """
+    wanted = values.job.name
+    name, number = wanted, 1
+    while _is_taken(JobDir(jobs_dir.expanduser().absolute() / name)):
+        number += 1
+        end = f"-{number}"
+        name = wanted[: MAX_NAME_LENGTH - len(end)].rstrip("-") + end
+    if name == wanted:
+        return values
+    job = values.job.model_copy(update={"name": name})
+    return values.model_copy(update={"job": job})
+
+
+def _is_taken(job_dir: JobDir) -> bool:
+    try:
+        JobLock(job_dir).release()
+    except JobError:
+        return True
+    return inspect(job_dir) is Condition.RUNNING
 
 
 def _runs_already(job_dir: JobDir, spec: JobSpec) -> JobError:

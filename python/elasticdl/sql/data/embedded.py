@@ -22,6 +22,7 @@ from elasticdl.sql.data.source import (
     NO_COLUMNS,
     Answer,
     failed,
+    file_literal,
     identifier,
     literal,
     one_line,
@@ -150,7 +151,7 @@ class Embedded:
         run = self.connection.execute
         try:
             run("BEGIN")
-            rows = f"read_parquet({literal(str(parquet))})"
+            rows = f"read_parquet({file_literal(parquet)})"
             found = run(f"DESCRIBE SELECT * FROM {rows}").fetchall()
             columns = ", ".join(_as_it_came(one[0], one[1], came) for one in found)
             self._replace(name, f"AS SELECT {columns} FROM {rows}")

@@ -17,9 +17,10 @@ from typing import Any
 from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded
 from elasticdl.sql.data.shards import Staged
-from elasticdl.sql.data.source import identifier, literal
+from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import Head, Kind, LabelPlan
 
+_NEAR = 1e-3  # Of sums of float32.
 PREDICTION, PROBABILITY = "prediction", "probability"
 
 
@@ -56,14 +57,15 @@ def join(
     What the model has no number for is NULL. Raises DataError unless each row has
     exactly one prediction.
     """
-    files = literal(str(parts / "part-*.parquet"))
+    files = file_literal(parts, "part-*.parquet")
     kept = [c for c in staged.schema.names if c.lower() != names.prediction.lower()]
-    columns = [f"r.{identifier(c)}" for c in kept] + _answers(label, names)
+    columns = [f"r.{identifier(c)}" for c in kept]
     # Counted here: the file's own count has a name that a column may have, too.
     place = identifier(_free("row", {name.lower() for name in staged.schema.names}))
     rows = f"(SELECT *, row_number() OVER () - 1 AS {place} FROM {staged.relation})"
     with embedded.working(out.parent) as connection:
         _check(connection, files, staged.num_rows)
+        columns += _answers(label, names, said(connection, files, label))
         connection.execute(
             f"COPY (SELECT {', '.join(columns)} FROM {rows} AS r JOIN "
             f"read_parquet({files}) AS p ON p.record = r.{place} "
@@ -77,7 +79,7 @@ def count_without(out: Path, names: Names) -> int:
     with embedded.working(out.parent) as connection:
         (found,) = connection.execute(
             f"SELECT count_if({identifier(names.prediction)} IS NULL) FROM "
-            f"read_parquet({literal(str(out))})"
+            f"read_parquet({file_literal(out)})"
         ).fetchone()
     return int(found)
 
@@ -93,26 +95,85 @@ def _check(connection: Any, files: str, num_rows: int) -> None:
         )
 
 
-def _answers(label: LabelPlan, names: Names) -> list[str]:
-    """Return the added columns, of a model's numbers as `p.prediction`."""
+@dataclass(frozen=True)
+class Said:
+    """A model's answer of a row `p` in SQL: if it is one, which class, how probable.
+
+    Of a label that is a number `value` is that number.
+    """
+
+    known: str
+    value: str = ""
+    place: str = ""
+    chance: str = ""
+
+
+def said(connection: Any, files: str, label: LabelPlan) -> Said:
+    """Return how the answers of part files are read.
+
+    Raises DataError where a model of one's own answers something else than it should.
+    """
     number = f"p.{identifier(PREDICTION)}"
+    (kind,) = connection.execute(
+        f"SELECT typeof({number}) FROM read_parquet({files}) AS p LIMIT 1"
+    ).fetchone()
+    several = kind.endswith("]")
     if label.head is Head.NUMBER:
-        number = f"CASE WHEN NOT isnan({number}) THEN CAST({number} AS DOUBLE) END"
-        return [f"{number} AS {identifier(names.prediction)}"]
-    if label.head is Head.BINARY:
+        if several:
+            raise DataError("the model answers several numbers a row, expected one")
+        return Said(f"NOT isnan({number})", value=number)
+    if several:
+        _refuse_count(connection, files, number, len(label.classes))
+        # The engine takes what is no number for the largest one.
+        most = f"list_max({number})"
+        known, place, chance = (
+            f"NOT isnan({most})",
+            f"list_position({number}, {most})",
+            most,
+        )
+        least = f"list_min({number})"
+    else:
+        if label.head is not Head.BINARY:
+            _refuse_count(connection, files, f"[{number}]", len(label.classes))
         known = f"NOT isnan({number})"
         place = f"CASE WHEN {number} >= 0.5 THEN 2 ELSE 1 END"
         chance = f"greatest({number}, 1 - {number})"
-    else:
-        # The engine takes what is no number for the largest one.
-        known = f"NOT isnan(list_max({number}))"
-        place = f"list_position({number}, list_max({number}))"
-        chance = f"list_max({number})"
+        least = most = number
+    low, high = connection.execute(
+        f"SELECT min({least}), max({most}) FROM read_parquet({files}) AS p "
+        f"WHERE {known}"
+    ).fetchone()
+    if low is not None and (low < -_NEAR or high > 1 + _NEAR):
+        raise DataError(
+            f"the model's answers are from {low:.4g} to {high:.4g}, expected "
+            "probabilities: its output ends in a sigmoid of two classes, in a softmax "
+            "of more"
+        )
+    return Said(known, place=place, chance=chance)
+
+
+def _refuse_count(connection: Any, files: str, numbers: str, wanted: int) -> None:
+    (odd,) = connection.execute(
+        f"SELECT max(len({numbers})) FROM read_parquet({files}) AS p "
+        f"WHERE len({numbers}) <> {wanted}"
+    ).fetchone()
+    if odd is not None:
+        raise DataError(
+            f"the model answers {odd} numbers a row, expected {wanted}: a probability "
+            "for each class"
+        )
+
+
+def _answers(label: LabelPlan, names: Names, of: Said) -> list[str]:
+    """Return the added columns, of a model's numbers as `p.prediction`."""
+    if label.head is Head.NUMBER:
+        number = f"CASE WHEN {of.known} THEN CAST({of.value} AS DOUBLE) END"
+        return [f"{number} AS {identifier(names.prediction)}"]
     classes = f"[{', '.join(_constant(label, one) for one in label.classes)}]"
     return [
-        f"CASE WHEN {known} THEN ({classes})[{place}] END "
+        f"CASE WHEN {of.known} THEN ({classes})[{of.place}] END "
         f"AS {identifier(names.prediction)}",
-        f"CASE WHEN {known} THEN CAST({chance} AS DOUBLE) END "
+        f"CASE WHEN {of.known} THEN CAST({of.chance} AS DOUBLE) END "
         f"AS {identifier(names.probability)}",
     ]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded, split
-from elasticdl.sql.data.source import identifier, literal
+from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import (
     LABEL_FEATURE,
     NULL_INTEGER,
@@ -27,6 +27,7 @@ from elasticdl.sql.plan import (
     Schema,
     SplitPlan,
     Stored,
+    in_sql,
 )
 
 ROW_GROUP = 4096  # The engine makes none below 2,048; a task reads whole ones.
@@ -53,7 +54,7 @@ class Staged:
     @property
     def relation(self) -> str:
         """What stands behind FROM."""
-        return f"read_parquet({literal(str(self.path))})"
+        return f"read_parquet({file_literal(self.path)})"
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ def _refuse_null(connection: Any, staged: Staged, label: LabelPlan) -> None:
         rows = "1 row" if nulls == 1 else f"{nulls:,} rows"
         raise DataError(
             f"the label `{label.column}` is NULL in {rows} of {staged.num_rows:,}; "
-            f"leave them out: SELECT ... WHERE {label.column} IS NOT NULL"
+            f"leave them out: SELECT ... WHERE {in_sql(label.column)} IS NOT NULL"
         )
 
 
@@ -278,7 +279,11 @@ def _refuse_infinite(
             has = "is infinite" if infinite else "is beyond 3.4e38 (no float32)"
             if array:
                 has = f"has a number that {has} in its array"
-            limit = f"isfinite({name})" if infinite else f"abs({name}) < 3.4e38"
+            limit = (
+                f"isfinite({in_sql(name)})"
+                if infinite
+                else f"abs({in_sql(name)}) < 3.4e38"
+            )
             where = "" if array else f": SELECT ... WHERE {limit}"
             raise DataError(
                 f"column `{name}` {has} in {rows}; leave them out{where}, or make "

@@ -7,6 +7,7 @@ embedded engine for files and databases of its own, SQLAlchemy for servers. Call
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -162,6 +163,12 @@ def identifier(name: str) -> str:
 def literal(text: str) -> str:
     """Return a text as a constant of SQL, for the embedded engine."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def file_literal(path: Path, last: str = "") -> str:
+    """Return a file as `read_parquet` takes it, which has patterns; `last` is one."""
+    plain = re.sub(r"[*?\[]", r"[\g<0>]", str(path))
+    return literal(f"{plain}/{last}" if last else plain)
 
 
 def batches_of(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

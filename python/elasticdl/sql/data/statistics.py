@@ -12,7 +12,7 @@ from typing import Any
 
 from elasticdl.sql.data import embedded
 from elasticdl.sql.data.shards import Shards
-from elasticdl.sql.data.source import literal, quoted
+from elasticdl.sql.data.source import file_literal, literal, quoted
 from elasticdl.sql.plan import (
     LABEL_FEATURE,
     NULL_INTEGER,
@@ -116,7 +116,7 @@ def measure(
     classes = [n for n in needs if n.of.column == label and n.vocabulary]
     asked = [_Asked(n, by_column[n.of.column]) for n in needs if n not in classes]
     with embedded.working(shards.folder) as connection:
-        rows = f"read_parquet({literal(str(shards.training / '*.parquet'))})"
+        rows = f"read_parquet({file_literal(shards.training, '*.parquet')})"
         drawn = _with_chance(rows, columns)
         numbers = _numbers(connection, drawn, asked, shards.num_training)
         found: list[ColumnStatistics] = []

@@ -6,6 +6,7 @@ Owns the descent over our tokens and how a mistake at one is told. Called by
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from elasticdl.sql.statements import (
 )
 
 CLAUSES = ("WITH", "COLUMN", "LABEL", "USING", "INTO")
+_MOST_DIGITS, _DEEPEST = 100, 50
 _T = TypeVar("_T")
 _LITERALS = {"TRUE": True, "FALSE": False, "NULL": None}
 
@@ -45,6 +47,7 @@ class Reader:
         self._end = end
         self._tokens = lexing.lex(text, begin, end, backslashes=backslashes)
         self._i = 0
+        self._depth = 0  # of brackets
 
     @property
     def now(self) -> Token:
@@ -210,6 +213,15 @@ class Reader:
 
     def expression(self) -> Expression:
         """Read one expression."""
+        self._depth += 1
+        try:
+            if self._depth > _DEEPEST:
+                raise self.failed(f"brackets in {_DEEPEST} others; expected fewer")
+            return self._expression()
+        finally:
+            self._depth -= 1
+
+    def _expression(self) -> Expression:
         token = self.now
         if token.sort is Sort.NUMBER or self._takes_sign_of_number():
             return self._number(token)
@@ -244,6 +256,9 @@ class Reader:
         text = sign + self.next().text.replace("_", "")
         at = self._since(token)
         whole = text.lstrip("+-").isdigit()
+        # Python itself reads no more than 4,300 digits as a whole number.
+        if len(text) > _MOST_DIGITS or not math.isfinite(float(text)):
+            raise Failed(Problem(at, "this number is larger than any that is of use"))
         return Constant(int(text) if whole else float(text), at)
 
     def _call(self) -> Call:

@@ -24,8 +24,9 @@ from elasticdl.sql import planning
 from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.data.source import NO_COLUMNS
 from elasticdl.sql.data.source import Answer as Rows
-from elasticdl.sql.generate import job_tree
+from elasticdl.sql.generate import job_tree, spread
 from elasticdl.sql.plan import Places, Schema
+from elasticdl.sql.problems import in_one_line
 from elasticdl.sql.registry import RUNS, description_of
 from elasticdl.sql.remote import module
 from elasticdl.sql.remote.messages import (
@@ -95,7 +96,7 @@ class Remote:
             told = statement_error(str(error), text, begin)
             if told is not None:
                 raise told from None
-            raise JobError(reason(str(error))) from None
+            raise JobError(in_one_line(reason(str(error)))) from None
 
     def _new(self, do: str, statement: Statement, **more: Any) -> Step:
         return Step(
@@ -231,7 +232,8 @@ def _text(statement: Statement) -> str:
 
 def _laid(tree: dict[str, Any], overrides: Sequence[str]) -> ValuesFile:
     text = dump_values(validate(tree))
-    values, problems = parse_values(text, source="the statement", overrides=overrides)
+    laid = [*spread(overrides), *overrides]
+    values, problems = parse_values(text, source="the statement", overrides=laid)
     if values is None:
         raise spec_error(problems)
     return values

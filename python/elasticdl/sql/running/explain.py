@@ -9,14 +9,15 @@ column's importance. All of it is one job over one file, elastic as any. Called 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from elasticdl.errors import DataError
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.sql.data import embedded
-from elasticdl.sql.data.results import PREDICTION
+from elasticdl.sql import planning
+from elasticdl.sql.data import embedded, results
 from elasticdl.sql.data.shards import ROW_GROUP
-from elasticdl.sql.data.source import identifier, literal
+from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import LABEL_FEATURE, Head, LabelPlan
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.evaluate import write_labelled, write_table
@@ -37,7 +38,7 @@ def prepare(
     if not write_labelled(session, statement, about, folder):
         return 0
     rows = folder / "shards" / "rows" / "rows.parquet"
-    return _exchange(rows, folder / _EXCHANGED, about)
+    return _exchange(rows, folder / _EXCHANGED, about, chosen(statement))
 
 
 def job_fields(
@@ -80,7 +81,25 @@ def write_importance(
         put(session, statement.into.text, path)
 
 
-def _exchange(labelled: Path, out: Path, about: Description) -> int:
+@dataclass(frozen=True)
+class Chosen:
+    """How many of the rows are looked at, and which."""
+
+    most: int = MOST_ROWS
+    seed: int = 0
+
+    def order(self, place: str) -> str:
+        """Return what is to be ordered by: an order that a row's place decides."""
+        return f"hash({place}, {self.seed})" if self.seed else f"hash({place})"
+
+
+def chosen(statement: Explain) -> Chosen:
+    """Return what WITH says of the rows."""
+    said = planning.settings_of(statement)
+    return Chosen(said.other("num_rows", MOST_ROWS), said.other("seed", 0))
+
+
+def _exchange(labelled: Path, out: Path, about: Description, of: Chosen) -> int:
     """Write the rows as they are, then once for each column with that one exchanged."""
     names = [plan.feature for plan in about.columns]
     listed = ", ".join(map(identifier, [*names, LABEL_FEATURE]))
@@ -88,14 +107,15 @@ def _exchange(labelled: Path, out: Path, about: Description) -> int:
         connection.execute(
             f"CREATE TABLE chosen AS SELECT {listed}, row_number() OVER () AS {_ROW} "
             f"FROM (SELECT * FROM (SELECT *, row_number() OVER () - 1 AS {_PLACE} "
-            f"FROM read_parquet({literal(str(labelled))})) ORDER BY hash({_PLACE}) "
-            f"LIMIT {MOST_ROWS})"
+            f"FROM read_parquet({file_literal(labelled)})) ORDER BY {of.order(_PLACE)} "
+            f"LIMIT {of.most})"
         )
         (number,) = connection.execute("SELECT count(*) FROM chosen").fetchone()
+        mixed = f"hash(n, {of.seed + 1})"
         # Row n gets the value of another row: a fixed shift of a mixed order.
         connection.execute(
-            "CREATE TABLE other AS SELECT n, lead(n) OVER (ORDER BY hash(n, 1)) AS m, "
-            "first(n) OVER (ORDER BY hash(n, 1)) AS f "
+            f"CREATE TABLE other AS SELECT n, lead(n) OVER (ORDER BY {mixed}) AS m, "
+            f"first(n) OVER (ORDER BY {mixed}) AS f "
             f"FROM (SELECT {_ROW} AS n FROM chosen)"
         )
         taken = ", ".join(
@@ -121,19 +141,17 @@ def _importances(
     rows: Path, outputs: Path, about: Description, number: int, label: LabelPlan
 ) -> tuple[tuple[str, float], ...]:
     """Return each column's loss of accuracy, or gain of error; the largest first."""
-    predicted = f"p.{identifier(PREDICTION)}"
-    if label.head is Head.NUMBER:
-        good = f"-avg(abs({predicted} - r.{LABEL_FEATURE}))"
-    elif label.head is Head.BINARY:
-        good = f"avg(CAST(({predicted} >= 0.5) = (r.{LABEL_FEATURE} = 1) AS INTEGER))"
-    else:
-        place = f"list_position({predicted}, list_max({predicted})) - 1"
-        good = f"avg(CAST({place} = r.{LABEL_FEATURE} AS INTEGER))"
+    files = file_literal(outputs, "part-*.parquet")
     with embedded.working(rows.parent) as connection:
+        said = results.said(connection, files, label)
+        if label.head is Head.NUMBER:
+            good = f"-avg(abs({said.value} - r.{LABEL_FEATURE}))"
+        else:
+            good = f"avg(CAST({said.place} - 1 = r.{LABEL_FEATURE} AS INTEGER))"
         found = dict(
             connection.execute(
-                f"SELECT r.{_PART}, {good} FROM read_parquet({literal(str(rows))}) r "
-                f"JOIN read_parquet({literal(str(outputs / 'part-*.parquet'))}) p "
+                f"SELECT r.{_PART}, {good} FROM read_parquet({file_literal(rows)}) r "
+                f"JOIN read_parquet({files}) p "
                 f"ON p.record = r.{_PLACE} GROUP BY 1"
             ).fetchall()
         )

@@ -14,10 +14,10 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded, shards
 from elasticdl.sql.data.results import PREDICTION
 from elasticdl.sql.data.shards import ROW_GROUP
-from elasticdl.sql.data.source import identifier, literal
+from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import Head
 from elasticdl.sql.registry import Description
-from elasticdl.sql.running.explain import MOST_ROWS, write_importance
+from elasticdl.sql.running.explain import chosen, write_importance
 from elasticdl.sql.running.predict import check_place, prediction_fields
 from elasticdl.sql.running.session import Answer, Bars, Session
 from elasticdl.sql.running.staging import stage
@@ -25,6 +25,7 @@ from elasticdl.sql.statements import Explain
 from elasticdl.sql.writing import beside
 
 _CHOSEN = "chosen.parquet"
+_PLACE = '"the place"'
 
 
 def prepare(
@@ -37,12 +38,13 @@ def prepare(
         return 0
     every = folder / "shards" / "rows.parquet"
     shards.write_prediction(staged, every, columns=about.columns)
+    of = chosen(statement)
     with embedded.working(folder) as connection:
         names = ", ".join(identifier(one.feature) for one in about.columns)
         connection.execute(
             f"COPY (SELECT {names} FROM (SELECT *, row_number() OVER () - 1 AS "
-            f'"the place" FROM read_parquet({literal(str(every))})) '
-            f'ORDER BY hash("the place") LIMIT {MOST_ROWS}) '
+            f"{_PLACE} FROM read_parquet({file_literal(every)})) "
+            f"ORDER BY {of.order(_PLACE)} LIMIT {of.most}) "
             f"TO {literal(str(folder / _CHOSEN))} "
             f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"
         )
@@ -93,7 +95,7 @@ def _means(
         f"avg(abs({identifier(PREDICTION)}[{place}]))"
         for place in range(1, len(about.columns) + 1)
     )
-    parts = literal(str(outputs / "part-*.parquet"))
+    parts = file_literal(outputs, "part-*.parquet")
     with embedded.working(outputs) as connection:
         found, *means = connection.execute(
             f"SELECT count(*), {wanted} FROM read_parquet({parts})"

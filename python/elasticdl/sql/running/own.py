@@ -1,22 +1,45 @@
 """A model of one's own, `folder.file.function`: where its file is, and what it takes.
 
-Owns the search and the difference between a function of encoded columns and a whole
-classic module. Called by `sql.running.train`. Must not import the file: what is in it
-may need TensorFlow.
+Owns the search, the difference between a function of encoded columns and a whole
+classic module, and which clauses go with either. Called by `sql.running.train`. Must
+not import the file: what is in it may need TensorFlow.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticdl.errors import SpecError
 from elasticdl.job.spec.problems import did_you_mean
+from elasticdl.sql.models import OWN, ModelKind, find_model
+from elasticdl.sql.needs import sources
+from elasticdl.sql.plan import TrainPlan
+from elasticdl.sql.problems import Problem
+from elasticdl.sql.statements import Call, Name, Train
 
 # From the current folder here and from the data root in a cluster; then of an image.
 ROOTS = (Path(), Path("model_zoo"), Path("/model_zoo"))
+# Compared with the data; an argument too, where the function has it.
+COUNTS = ("num_classes", "n_classes")
+# What COLUMN may do for a whole module: columns come as they are.
+_AS_THEY_ARE = ("RAW", "DENSE", "NUMERIC", "CATEGORY_ID", "IDENTITY")
+_OPTIMIZERS = ("optimizer", "model.optimizer", "train.optimizer")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a function takes, besides the columns; `any` has one with `**params`."""
+
+    names: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    any: bool = False
+
+    def take(self, name: str) -> bool:
+        """Whether there is one of that name."""
+        return self.any or name in self.names
 
 
 @dataclass(frozen=True)
@@ -25,6 +48,38 @@ class OwnModel:
 
     files: dict[str, str]
     classic: bool
+    arguments: Arguments = Arguments()
+
+
+def own_model(statement: Train) -> tuple[OwnModel | None, list[Problem]]:
+    """Return a model of one's own, and what is wrong with it, before rows are read."""
+    if statement.model is None:
+        return None, []
+    found = find_model(statement.model.text)
+    if not isinstance(found, ModelKind) or found.family != OWN:
+        return None, []
+    try:
+        own = find_own(found.definition)
+    except SpecError as error:
+        return None, [Problem(statement.model.at, str(error))]
+    return own, list(_mistakes(statement, own))
+
+
+def fitted(plan: TrainPlan, own: OwnModel) -> TrainPlan:
+    """Return a plan with the arguments that a function takes, and true notes."""
+    given = plan.model.params
+    params = tuple(p for p in given if p[0] not in COUNTS or own.arguments.take(p[0]))
+    notes = plan.notes
+    if own.classic:
+        derived = {
+            f"{name}: {one.derived}"
+            for one in plan.features
+            for name in sources(one.encoding)
+        }
+        names = ", ".join(one.column for one in plan.columns)
+        told = f"{plan.model.definition}: a whole module; as they are it gets {names}"
+        notes = (*(one for one in notes if one not in derived), told)
+    return replace(plan, model=replace(plan.model, params=params), notes=notes)
 
 
 def find_own(definition: str, roots: Sequence[Path] = ROOTS) -> OwnModel:
@@ -35,11 +90,18 @@ def find_own(definition: str, roots: Sequence[Path] = ROOTS) -> OwnModel:
     the function is not there.
     """
     *parts, function = definition.split(".")
+    if parts[0] == "sql":
+        raise SpecError(
+            f"TO TRAIN {definition}: in the folder `sql` lies the module that is made "
+            "of the statement; expected a folder of another name"
+        )
     for root in roots:
         file = root.joinpath(*parts).with_suffix(".py")
         if file.is_file():
-            text = _read(file)
-            return OwnModel(_beside(root, file), _is_classic(file, text, function))
+            found = _function(file, _read(file), function)
+            classic = _is_classic(found)
+            arguments = _arguments(found, classic=classic)
+            return OwnModel(_beside(root, file), classic, arguments)
     looked = ", ".join(str(root.absolute()) for root in roots)
     path = Path(*parts).with_suffix(".py")
     there = sorted(
@@ -55,10 +117,46 @@ def find_own(definition: str, roots: Sequence[Path] = ROOTS) -> OwnModel:
 
 
 def _beside(root: Path, file: Path) -> dict[str, str]:
-    """Return all modules of the file's folder; of one in the root, itself."""
-    folder = file.parent
-    every = [file] if folder == root else sorted(folder.rglob("*.py"))
-    return {str(one.relative_to(root)): _read(one) for one in every}
+    """Return the modules of the file's folder, and what they import of the root."""
+    found: dict[str, str] = {}
+    to_read = _modules(root, file.parent) if file.parent != root else [file]
+    while to_read:
+        one = to_read.pop()
+        name = str(one.relative_to(root))
+        if name in found:
+            continue
+        found[name] = _read(one)
+        for top in _imported(found[name]):
+            to_read += _modules(root, root / top)
+            to_read += filter(Path.is_file, [root / f"{top}.py"])
+    return dict(sorted(found.items()))
+
+
+def _modules(root: Path, folder: Path) -> list[Path]:
+    """Return the modules of a folder and those above it that make it a package."""
+    above = [one / "__init__.py" for one in folder.parents if one.is_relative_to(root)]
+    # What is hidden is no package: `.venv`, `.ipynb_checkpoints`.
+    below = (
+        one
+        for one in folder.rglob("*.py")
+        if not any(part.startswith(".") for part in one.relative_to(folder).parts)
+    )
+    return [*below, *filter(Path.is_file, above)] if folder.is_dir() else []
+
+
+def _imported(text: str) -> set[str]:
+    """Return the first parts of the names of modules that a text imports."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # of a module that perhaps nobody imports
+        return set()
+    names: set[str] = set()
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Import):
+            names |= {alias.name for alias in one.names}
+        elif isinstance(one, ast.ImportFrom) and one.module and not one.level:
+            names.add(one.module)
+    return {name.partition(".")[0] for name in names}
 
 
 def _read(file: Path) -> str:
@@ -68,7 +166,7 @@ def _read(file: Path) -> str:
         raise SpecError(f"{file}: cannot be read: {error}") from error
 
 
-def _is_classic(file: Path, text: str, name: str) -> bool:
+def _function(file: Path, text: str, name: str) -> ast.FunctionDef | ast.ClassDef:
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -82,8 +180,85 @@ def _is_classic(file: Path, text: str, name: str) -> bool:
     if found is None:
         hint = did_you_mean(name, list(functions))
         raise SpecError(f"{file} has no function `{name}`; {hint}")
+    return found
+
+
+def _is_classic(found: ast.FunctionDef | ast.ClassDef) -> bool:
     if isinstance(found, ast.ClassDef):
         return True
-    arguments = found.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    return len(positional) == len(arguments.defaults)
+    return len(_positional(found)) == len(found.args.defaults)
+
+
+def _positional(found: ast.FunctionDef) -> list[str]:
+    return [one.arg for one in (*found.args.posonlyargs, *found.args.args)]
+
+
+def _arguments(found: ast.FunctionDef | ast.ClassDef, *, classic: bool) -> Arguments:
+    if isinstance(found, ast.ClassDef):
+        return Arguments(any=True)
+    of = found.args
+    positional = _positional(found)
+    needed = positional[: len(positional) - len(of.defaults)]
+    if not classic:  # the first takes the columns
+        positional, needed = positional[1:], needed[1:]
+    by_name = [one.arg for one in of.kwonlyargs]
+    bare = [k for k, v in zip(by_name, of.kw_defaults, strict=True) if v is None]
+    return Arguments(
+        (*positional, *by_name), (*needed, *bare), any=of.kwarg is not None
+    )
+
+
+def _mistakes(statement: Train, own: OwnModel) -> Iterator[Problem]:
+    """Yield the clauses of a statement that its own model does not go with."""
+    assert statement.model is not None  # noqa: S101 - it named the model
+    definition = statement.model.text
+    given = set()
+    for attribute in statement.attributes:
+        family, _, name = attribute.key.partition(".")
+        if family.lower() != "model" or attribute.key.lower() in _OPTIMIZERS:
+            continue
+        given.add(name)
+        if not own.arguments.take(name) and name not in COUNTS:
+            hint = did_you_mean(name, own.arguments.names)
+            yield Problem(
+                attribute.at, f"{definition} has no argument `{name}`; {hint}"
+            )
+    for name in own.arguments.needed:
+        if name not in given:
+            told = f"{definition} needs `{name}`; expected WITH model.{name} = ..."
+            yield Problem(statement.model.at, told)
+    if own.classic:
+        yield from _of_whole_module(statement, definition)
+
+
+def _of_whole_module(statement: Train, definition: str) -> Iterator[Problem]:
+    """Yield what would have no effect: the module is the job's own."""
+    for attribute in statement.attributes:
+        key = attribute.key.lower()
+        if key in _OPTIMIZERS or key.startswith("optimizer."):
+            told = (
+                f"{definition} is a whole module, with an optimizer of its own; take "
+                "this out, or make it an argument: model.learning_rate = 0.01"
+            )
+            yield Problem(attribute.at, told)
+        elif key == "validation.metrics":
+            told = (
+                f"{definition} is a whole module, with metrics of its own; take this "
+                "out, TO EVALUATE can ask for others"
+            )
+            yield Problem(attribute.at, told)
+    for clause in statement.columns:
+        if clause.group is not None:
+            told = f"{definition} is a whole module without groups; take FOR away"
+            yield Problem(clause.group.at, told)
+        for entry in clause.entries:
+            as_it_is = not isinstance(entry, Call) or (
+                entry.function.upper() in _AS_THEY_ARE
+                and all(isinstance(one, Name) for one in entry.arguments[:1])
+            )
+            if not as_it_is:
+                told = (
+                    f"{definition} is a whole module, which gets columns as they are; "
+                    "expected names alone, or CATEGORY_ID(x, n) for an integer as int64"
+                )
+                yield Problem(entry.at, told)

@@ -14,10 +14,10 @@ from elasticdl.errors import DataError, SpecError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded, results, shards
 from elasticdl.sql.data.results import Names
-from elasticdl.sql.data.source import NO_COLUMNS, literal
+from elasticdl.sql.data.source import NO_COLUMNS, file_literal, literal
 from elasticdl.sql.plan import Schema
 from elasticdl.sql.registry import Description
-from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
+from elasticdl.sql.running.session import Answer, Session, Table, Told
 from elasticdl.sql.running.staging import stage, staged_in
 from elasticdl.sql.statements import Name, Predict
 
@@ -78,7 +78,7 @@ def finish(
             "where numbers are far beyond those that it was trained with"
         )
     if statement.table is None:
-        return [_shown(out)]
+        return [_shown(out, session.most_rows)]
     table = statement.table.text
     try:
         number = put(session, table, out, staged.schema)
@@ -101,14 +101,14 @@ def _added(about: Description, names: Names) -> str:
     return f"`{names.prediction}`"
 
 
-def _shown(parquet: Path) -> Table:
+def _shown(parquet: Path, most: int) -> Table:
     with embedded.working(parquet.parent) as connection:
         cursor = connection.execute(
-            f"SELECT * FROM read_parquet({literal(str(parquet))})"
+            f"SELECT * FROM read_parquet({file_literal(parquet)})"
         )
         names = tuple(one[0] for one in cursor.description)
-        rows = tuple(map(tuple, cursor.fetchmany(SHOWN_ROWS + 1)))
-    return Table(names, rows[:SHOWN_ROWS], len(rows) > SHOWN_ROWS)
+        rows = tuple(map(tuple, cursor.fetchmany(most + 1)))
+    return Table(names, rows[:most], len(rows) > most)
 
 
 def check_place(session: Session, table: Name | None) -> None:
@@ -138,7 +138,7 @@ def put(session: Session, table: str, parquet: Path, came: Schema = NO_COLUMNS) 
     try:
         with embedded.working(parquet.parent) as connection:
             connection.execute(
-                f"COPY (SELECT * FROM read_parquet({literal(str(parquet))})) TO "
+                f"COPY (SELECT * FROM read_parquet({file_literal(parquet)})) TO "
                 f"{literal(str(aside))} (FORMAT {kind})"
             )
         aside.replace(place)

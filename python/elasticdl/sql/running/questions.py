@@ -80,19 +80,20 @@ def ask(session: Session, statement: Question) -> list[Answer]:
     about = read_description(version)
     parts = parts_of(statement)
     with session.workspace() as folder:
-        if not parts.prepare(session, statement, about, folder):
-            return [_no_rows(statement, NO_ROWS.format(verb=parts.verb))]
         trained = load_values(version.values_file).job
         changes = {
             "job.name": job_name(trained.name, parts.verb),
             **parts.job_fields(statement, about, str(folder), trained),
             **said_of_job(statement),
         }
+        # Before rows are read: what is wrong with them costs nothing then.
         values = job_of(
             version.values_file.read_text(encoding="utf-8"),
             str(version.checkpoints_dir),
             changes,
             session.overrides,
         )
+        if not parts.prepare(session, statement, about, folder):
+            return [_no_rows(statement, NO_ROWS.format(verb=parts.verb))]
         report = session.run_job(values)
         return parts.finish(session, statement, about, folder, report.metrics)

@@ -73,6 +73,7 @@ class Session:
         dry_run: A folder for values file, module and shards of a TRAIN, which is then
             not run; None runs.
         work_dir: Where rows are staged; None is the system's temporary folder.
+        most_rows: How many rows of a table are an answer.
         elsewhere: Runs statements where the source is, instead of here.
     """
 
@@ -83,6 +84,7 @@ class Session:
     overrides: Sequence[str] = field(default=())
     dry_run: Path | None = None
     work_dir: Path | None = None
+    most_rows: int = SHOWN_ROWS
     elsewhere: Elsewhere | None = None
 
     @contextmanager

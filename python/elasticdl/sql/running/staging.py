@@ -19,6 +19,7 @@ from elasticdl.job.values.file import parse_values
 from elasticdl.sql import planning, registry
 from elasticdl.sql.data import types, types_duckdb
 from elasticdl.sql.data.shards import Staged
+from elasticdl.sql.generate import spread
 from elasticdl.sql.plan import Column, ColumnPlan, Kind, LabelPlan, Schema, Stored
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.session import Session
@@ -31,6 +32,15 @@ _FITS = {
     Stored.TEXT: (Kind.TEXT,),
 }
 _EMPTY = (types.ONLY_NULL, types_duckdb.UNTYPED)  # What is stated of NULLs alone.
+
+
+class UnfitError(SpecError):
+    """Columns of a query are none that a model takes; `problems` has each one."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Take what is wrong, column by column."""
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
 
 
 def stage(
@@ -46,7 +56,7 @@ def stage(
 
     With `kept` all columns are to come back as they are.
 
-    Raises SpecError that lists all columns that are missing or of another kind, before
+    Raises UnfitError that lists all columns that are missing or of another kind, before
     anything is read.
     """
     with session.source.rows(select) as rows:
@@ -54,7 +64,7 @@ def stage(
         if kept:
             problems += _lost(rows.schema)
         if problems:
-            raise SpecError("; ".join(problems))
+            raise UnfitError(problems)
         for line in _rounded(rows.schema) if kept else ():
             session.say(line)
         path = folder / _ROWS
@@ -171,8 +181,11 @@ def job_of(
         **changes,
     }
     laid = [f"{path}={json.dumps(value)}" for path, value in fixed.items()]
+    every = [*laid, *said]
     values, problems = parse_values(
-        trained, source="job.yaml of the model", overrides=[*laid, *said]
+        trained,
+        source="job.yaml of the model",
+        overrides=[*laid, *spread(every), *said],
     )
     if values is None:
         raise spec_error(problems)

@@ -7,14 +7,16 @@ the prompt and by notebooks.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from elasticdl.errors import NotFoundError
-from elasticdl.sql import planning
+from elasticdl.errors import NotFoundError, SpecError
+from elasticdl.sql import attributes, planning
 from elasticdl.sql.problems import Problem, StatementError
-from elasticdl.sql.registry import ModelVersion, read_description
+from elasticdl.sql.registry import ModelVersion, Registry, read_description
 from elasticdl.sql.running.questions import ask
-from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
+from elasticdl.sql.running.session import Answer, Session, Table, Told
+from elasticdl.sql.running.staging import UnfitError
 from elasticdl.sql.running.train import train
 from elasticdl.sql.statements import (
     DescribeModel,
@@ -42,13 +44,54 @@ def run(session: Session, text: str) -> Iterator[tuple[Statement, list[Answer]]]
 
 def read(session: Session, text: str) -> list[Statement]:
     """Return a text's statements; StatementError has all mistakes in them."""
+    _refuse_written(session.overrides)
     source = session.source
     statements = planning.read_statements(text, source.engine, source.schema)
+    problems: list[Problem] = []
+    if session.elsewhere is None:  # what a cluster has is known there
+        problems += _unknown(statements, session.registry)
     if session.dry_run is not None:
-        problems = list(_not_dry(statements, keeps_tables=source.keeps_tables))
-        if problems:
-            raise StatementError(text, problems)
+        problems += _not_dry(statements, keeps_tables=source.keeps_tables)
+    if problems:
+        raise StatementError(text, problems)
     return statements
+
+
+def _unknown(statements: list[Statement], registry: Registry) -> Iterator[Problem]:
+    """Yield models that are not there, nor made by a statement before.
+
+    The first of several may run for hours.
+    """
+    made: set[str] = set()
+    for one in statements:
+        match one:
+            case Train():
+                made.add(one.into.text)
+                continue
+            case Predict() | Evaluate() | Explain():
+                name = one.using
+            case DescribeModel() | ShowTrain() | DropModel(if_exists=False):
+                name = one.model
+            case _:
+                continue
+        if name.text.partition("@")[0] in made:
+            continue
+        try:
+            registry.find(name.text)
+        except NotFoundError as error:
+            yield Problem(name.at, str(error))
+
+
+def _refuse_written(overrides: Sequence[str]) -> None:
+    """Raise SpecError for `--set` of what statements write: it would not be found."""
+    for one in overrides:
+        path = one.partition("=")[0].strip()
+        own = attributes.written(path.removeprefix("job."))
+        if own:
+            raise SpecError(
+                f"--set {path}: a statement writes job.{own} itself, and looks for its "
+                "model and rows there; take it out"
+            )
 
 
 def _not_dry(statements: list[Statement], *, keeps_tables: bool) -> Iterator[Problem]:
@@ -81,7 +124,12 @@ def run_one(session: Session, statement: Statement, text: str) -> list[Answer]:
         case Train():
             return train(session, statement, text)
         case Predict() | Evaluate() | Explain():
-            return ask(session, statement)
+            try:
+                return ask(session, statement)
+            except UnfitError as error:
+                at = statement.using.at
+                told = [Problem(at, one) for one in error.problems]
+                raise StatementError(text, told) from error
         case Plain():
             return [_plain(session, statement)]
         case _:
@@ -89,7 +137,7 @@ def run_one(session: Session, statement: Statement, text: str) -> list[Answer]:
 
 
 def _plain(session: Session, statement: Plain) -> Answer:
-    found = session.source.execute(statement.sql, most_rows=SHOWN_ROWS)
+    found = session.source.execute(statement.sql, most_rows=session.most_rows)
     if found.names:
         return Table(found.names, found.rows, found.more)
     if found.changed >= 0:
@@ -126,9 +174,13 @@ def _drop(session: Session, statement: DropModel) -> Answer:
 
 def models_table(versions: list[ModelVersion]) -> Table:
     """Return the models as a table."""
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for one in versions:
-        about = read_description(one)
+        try:
+            about = read_description(one)
+        except SpecError as error:  # dropped just now, or of another release
+            rows.append((one.reference, "?", "?", None, f"unreadable: {error}", "?"))
+            continue
         figures = [f"{k} {v:.4g}" for k, v in sorted(about.evaluation.items())]
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(about.made))
         rows.append(

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from elasticdl.errors import DataError, SpecError
+from elasticdl.errors import DataError, JobError, SpecError
 from elasticdl.files import write_whole
 from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.values.document import ValuesFile
@@ -24,12 +24,12 @@ from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.data.shards import Shards, Staged
 from elasticdl.sql.labels import at_attribute
 from elasticdl.sql.metrics import misfit
-from elasticdl.sql.models import OWN
 from elasticdl.sql.plan import (
     Generated,
     Head,
     LabelPlan,
     Places,
+    Preview,
     Schema,
     Statistics,
     TrainPlan,
@@ -43,10 +43,11 @@ from elasticdl.sql.registry import (
     write_statistics,
 )
 from elasticdl.sql.running import staging
-from elasticdl.sql.running.own import find_own
+from elasticdl.sql.running.own import OwnModel, fitted, own_model
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.statements import Train
 
+_SELECT = "validation.select"
 # A clause of TO TRAIN in a statement that goes without these words; a WITH that the
 # SELECT begins with is its own.
 _EARLY = re.compile(r"\s(WITH|COLUMN)\s", re.IGNORECASE)
@@ -106,10 +107,18 @@ def prepare(
     """Read the rows once: shards, statistics and module in a version's folder."""
     folder = version.data_dir
     folder.mkdir(parents=True, exist_ok=True)
+    own, wrong = own_model(statement)
+    known, unread = _validation_columns(session, statement)
+    wrong += unread
     with ExitStack() as stack:
         with _hinting(statement):
             rows = stack.enter_context(session.source.rows(statement.select))
-        plan = planning.plan_training(statement, rows.preview, text)
+        plan = _planned(statement, rows.preview, text, wrong)
+        if known is not None and (unfit := _unfit_validation(known, plan)):
+            at = at_attribute(statement, _SELECT)
+            raise StatementError(text, [Problem(at, f"{_SELECT}: {unfit}")])
+        if own is not None:
+            plan = fitted(plan, own)
         for note in plan.notes:
             session.say(note)
         path = folder / "rows.parquet"
@@ -140,7 +149,7 @@ def prepare(
         vocabularies=str(folder / "vocabularies"),
         export=str(version.export_dir),
     )
-    generated = _generated(plan, measured, places)
+    generated = _generated(plan, measured, places, own)
     return Prepared(
         plan, made, measured, generated, _values(session, version, generated)
     )
@@ -171,31 +180,65 @@ def _refuse_metrics(statement: Train, plan: TrainPlan, made: Shards, text: str) 
         raise StatementError(text, [Problem(at, f"{said}, not all in the first rows")])
 
 
-def _generated(plan: TrainPlan, measured: Statistics, places: Places) -> Generated:
-    if plan.model.family != OWN:
+def _planned(
+    statement: Train, preview: Preview, text: str, wrong: list[Problem]
+) -> TrainPlan:
+    """Return the plan; mistakes in it are told together with those that are known."""
+    try:
+        plan = planning.plan_training(statement, preview, text)
+    except StatementError as error:
+        raise StatementError(text, [*wrong, *error.problems]) from error
+    if wrong:
+        raise StatementError(text, wrong)
+    return plan
+
+
+def _generated(
+    plan: TrainPlan, measured: Statistics, places: Places, own: OwnModel | None
+) -> Generated:
+    if own is None:
         return generate.generate(plan, measured, places)
-    own = find_own(plan.model.definition)
     return generate.generate_own(
         plan, measured, places, files=own.files, classic=own.classic
     )
+
+
+def _validation_columns(
+    session: Session, statement: Train
+) -> tuple[Schema | None, list[Problem]]:
+    """Return the columns of validation.select, which is read behind all other rows."""
+    select = planning.settings_of(statement).split.select
+    if not select:
+        return None, []
+    try:
+        with session.source.rows(select) as rows:
+            return rows.schema, []
+    except DataError as error:
+        at = at_attribute(statement, _SELECT)
+        return None, [Problem(at, f"{_SELECT}: {error}")]
+
+
+def _unfit_validation(schema: Schema, plan: TrainPlan) -> str:
+    """Return what keeps the rows of validation.select from being such, or ""."""
+    needed = [*(one.column for one in plan.columns), plan.label.column]
+    problems = [
+        *planning.duplicates(schema),
+        *(
+            f"it has no column `{name}`, which the training needs"
+            for name in needed
+            if schema.find(name) is None
+        ),
+    ]
+    problems += filter(None, _misfits(schema, plan))
+    return "; ".join(problems)
 
 
 def _validation(session: Session, plan: TrainPlan, folder: Path) -> Staged | None:
     if not plan.split.select:
         return None
     with session.source.rows(plan.split.select) as rows:
-        needed = [*(one.column for one in plan.columns), plan.label.column]
-        problems = [
-            *planning.duplicates(rows.schema),
-            *(
-                f"it has no column `{name}`, which the training needs"
-                for name in needed
-                if rows.schema.find(name) is None
-            ),
-        ]
-        problems += filter(None, _misfits(rows.schema, plan))
-        if problems:
-            raise SpecError(f"validation.select: {'; '.join(problems)}")
+        if unfit := _unfit_validation(rows.schema, plan):  # it has changed meanwhile
+            raise SpecError(f"{_SELECT}: {unfit}")
         path = folder / "validation-rows.parquet"
         return Staged(path, rows.schema, rows.write(path))
 
@@ -221,7 +264,7 @@ def _values(
     values, problems = parse_values(
         generated.values,
         source=str(version.values_file),
-        overrides=[*ours, *session.overrides],
+        overrides=[*ours, *generate.spread(session.overrides), *session.overrides],
     )
     if values is None:
         raise spec_error(problems)
@@ -271,7 +314,15 @@ def keep(
     last_loss: float | None,
     checkpoint: str,
 ) -> None:
-    """Complete a version: the figures, and the last checkpoint alone."""
+    """Complete a version: the figures, and the last checkpoint alone.
+
+    Raises JobError where the job left none: nothing could be predicted.
+    """
+    if not any(version.checkpoints_dir.glob("*")):
+        raise JobError(
+            f"the job ended, but {version.checkpoints_dir} has no checkpoint: there is "
+            "no model to keep; train it again"
+        )
     figures = dict(metrics)
     text = json.dumps({"metrics": figures, "last_loss": last_loss}, indent=1)
     write_whole(version.evaluation_file, text, durable=False)

@@ -50,6 +50,7 @@ _TAKEN = {
     *HELPERS,
     *LAYERS,
     *("inputs", "numbers", "embedding_dim", "model", "encode", "summed"),
+    *("own", "checked", "refuse_logits"),
     *("keras", "layers", "ops", "tf", "Path", "len", "float", "int"),
 }
 CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)

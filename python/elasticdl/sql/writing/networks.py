@@ -58,6 +58,27 @@ def summed(parts):
     """Return the sum of what several parts say."""
     return layers.Add()(parts) if len(parts) > 1 else parts[0]
 '''
+CHECKED = '''\
+def checked(output):
+    """Return the output; a loss would take one of another shape without a word."""
+    found = getattr(output, "shape", output)
+    if found != (None, OUTPUTS):
+        raise ValueError(
+            f"the function returned {found}, expected a tensor of shape "
+            f"(None, {OUTPUTS}): one number, which of two classes is the probability "
+            "of the second, or a probability for each class"
+        )
+    return output
+'''
+REFUSE_LOGITS = '''\
+def refuse_logits(network):
+    """Raise where the last layer gives any number: the loss takes probabilities."""
+    if getattr(network.layers[-1], "activation", None) is keras.activations.linear:
+        raise ValueError(
+            "the function ends in a layer without activation, expected probabilities: "
+            "a sigmoid for two classes, a softmax for more"
+        )
+'''
 
 
 def write_columns(
@@ -112,9 +133,10 @@ def _deepfm(
         if category is None:
             numbers.append(writer.dense(feature.encoding))
             continue
-        vectors.append(
-            writer.embedding(writer.ids(category), "embedding_dim", "vector")
-        )
+        of = feature.encoding
+        combiner = of.combiner if isinstance(of, Embedding) else "mean"
+        ids = writer.ids(category)
+        vectors.append(writer.embedding(ids, "embedding_dim", "vector", combiner))
     wide = _wide(writer, list(features))
     if numbers:
         writer.note("a vector for each number")

@@ -188,6 +188,19 @@ def test_a_running_job_is_refused_where_the_file_system_knows_no_locks(
         job.lock.release()
 
 
+def test_a_job_whose_name_nobody_chose_takes_one_that_is_free(tmp_path: Path) -> None:
+    """Two predictions by one model at once: the second read its rows in vain."""
+    longest = values(name="a" * 46)
+    running = prepare(longest, tmp_path, restart=False)
+    second = folder.with_free_name(longest, tmp_path)
+    assert second.job.name == f"{'a' * 44}-2"
+    also_running = prepare(second, tmp_path, restart=False)
+    assert folder.with_free_name(longest, tmp_path).job.name == f"{'a' * 44}-3"
+    running.lock.release()
+    assert folder.with_free_name(longest, tmp_path) == longest
+    also_running.lock.release()
+
+
 def test_a_lock_that_storage_fails_is_not_taken_for_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

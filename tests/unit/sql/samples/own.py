@@ -6,8 +6,8 @@
 # Numbers are statistics of its 200 training rows.
 
 import keras
-import tabular.net
 from keras import layers, ops
+from tabular.net import towers as own
 
 # income: what the model says is a place in here.
 CLASSES = ["<=50K", ">50K"]
@@ -23,8 +23,9 @@ def model(**params):
     }
     columns = encode(inputs)
     groups = {name: joined(parts) for name, parts in columns.items()}
-    output = tabular.net.towers(groups, **params)
+    output = checked(own(groups, **params))
     network = keras.Model(inputs, output)
+    refuse_logits(network)
     optimizer = keras.optimizers.Adam(learning_rate=0.001)
     metrics = ["accuracy", keras.metrics.AUC(name="auc")]
     network.compile(optimizer, "binary_crossentropy", metrics=metrics)
@@ -71,3 +72,24 @@ def one_hot(ids, size):
 def joined(columns):
     """Return columns side by side."""
     return layers.Concatenate()(columns) if len(columns) > 1 else columns[0]
+
+
+def checked(output):
+    """Return the output; a loss would take one of another shape without a word."""
+    found = getattr(output, "shape", output)
+    if found != (None, OUTPUTS):
+        raise ValueError(
+            f"the function returned {found}, expected a tensor of shape "
+            f"(None, {OUTPUTS}): one number, which of two classes is the probability "
+            "of the second, or a probability for each class"
+        )
+    return output
+
+
+def refuse_logits(network):
+    """Raise where the last layer gives any number: the loss takes probabilities."""
+    if getattr(network.layers[-1], "activation", None) is keras.activations.linear:
+        raise ValueError(
+            "the function ends in a layer without activation, expected probabilities: "
+            "a sigmoid for two classes, a softmax for more"
+        )

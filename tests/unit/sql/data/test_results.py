@@ -1,0 +1,59 @@
+"""Claims about a model's answers: what is a prediction, and what is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from elasticdl.errors import DataError
+from elasticdl.sql.data import results
+from elasticdl.sql.data.results import Names
+from elasticdl.sql.data.shards import Staged
+from elasticdl.sql.plan import Column, Head, Kind, LabelPlan, Schema
+
+_TWO = LabelPlan("y", Kind.TEXT, Head.BINARY, 2, ("no", "yes"))
+_THREE = LabelPlan("y", Kind.TEXT, Head.CLASSES, 3, ("a", "b", "c"))
+_NUMBER = LabelPlan("y", Kind.NUMBER, Head.NUMBER)
+
+
+def _joined(answers: list[Any], label: LabelPlan, folder: Path) -> list[Any]:
+    number = len(answers)
+    kind = pa.list_(pa.float32()) if isinstance(answers[0], list) else pa.float32()
+    made = {"record": range(number), "prediction": pa.array(answers, kind)}
+    pq.write_table(pa.table({"x": range(number)}), folder / "rows.parquet")
+    pq.write_table(pa.table(made), folder / "part-0.parquet")
+    schema = Schema((Column("x", Kind.INTEGER),))
+    staged = Staged(folder / "rows.parquet", schema, number)
+    out = folder / "out.parquet"
+    results.join(staged, folder, out, label=label, names=Names())
+    return [tuple(row.values())[1:] for row in pq.read_table(out).to_pylist()]
+
+
+def test_answers_that_are_no_probabilities_are_no_prediction(tmp_path: Path) -> None:
+    for answers, label in (
+        ([0.5, 3.25], _TWO),
+        ([-0.5, float("nan")], _TWO),
+        ([[1.5, 0.25, 0.0]], _THREE),
+    ):
+        with pytest.raises(DataError, match="expected probabilities: its output ends"):
+            _joined(answers, label, tmp_path)
+
+
+def test_two_classes_may_have_a_probability_each(tmp_path: Path) -> None:
+    found = _joined([[0.25, 0.75], [0.625, 0.375]], _TWO, tmp_path)
+    assert found == [("yes", 0.75), ("no", 0.625)]
+
+
+def test_answers_of_another_number_than_there_are_classes_are_told(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(DataError, match="answers 2 numbers a row, expected 3"):
+        _joined([[0.5, 0.5]], _THREE, tmp_path)
+    with pytest.raises(DataError, match="answers 1 numbers a row, expected 3"):
+        _joined([0.5], _THREE, tmp_path)
+    with pytest.raises(DataError, match="several numbers a row, expected one"):
+        _joined([[0.5, 0.5]], _NUMBER, tmp_path)
+    assert _joined([2.5], _NUMBER, tmp_path) == [(2.5,)]

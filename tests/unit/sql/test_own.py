@@ -1,0 +1,178 @@
+"""Claims about models of one's own: `folder.file.function`, and whole modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elasticdl.sql import planning
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.problems import StatementError
+from elasticdl.sql.registry import ModelVersion, Registry
+from elasticdl.sql.running.own import find_own
+from elasticdl.sql.running.session import Session
+from elasticdl.sql.running.train import Prepared, prepare
+
+from tests.unit.sql import tables
+
+_FILE = """\
+from mine.parts import dense
+
+def towers(groups, units, depth=1):
+    return dense(groups, units, depth)
+
+def any_of(groups, **params):
+    return dense(groups, **params)
+
+def classes(groups, *, num_classes):
+    return dense(groups, num_classes)
+
+def whole(units=8, n_classes=2):
+    return dense(units, n_classes)
+"""
+_SELECT = "SELECT i AS x, 'a' || i % 3 AS t, i % 2 AS y FROM range(90) r(i) TO TRAIN "
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "net.py").write_text(_FILE)
+    (tmp_path / "mine" / "parts.py").write_text("def dense(*parts):\n    return 1\n")
+    monkeypatch.chdir(tmp_path)
+
+    def run_job(*_: object) -> Any:
+        raise AssertionError("no job is run here")
+
+    source = open_source("", folder=tmp_path)
+    yield Session(source, Registry(tmp_path / "models"), run_job, _said.append)
+    source.close()
+
+
+_said: list[str] = []
+
+
+def _prepared(session: Session, clauses: str, folder: Path) -> Prepared:
+    text = f"{_SELECT}{clauses} LABEL y INTO m"
+    (statement,) = planning.read_statements(text, "duckdb")
+    _said.clear()
+    return prepare(session, statement, text, ModelVersion("m", 1, folder / "version"))
+
+
+def _mistakes(session: Session, clauses: str, folder: Path) -> list[str]:
+    with pytest.raises(StatementError) as caught:
+        _prepared(session, clauses, folder)
+    assert not list((folder / "version").rglob("*.parquet"))
+    text = _SELECT + clauses
+    return [
+        f"{text[p.at.offset : p.at.offset + p.at.length]}: {p.message}"
+        for p in caught.value.problems
+    ]
+
+
+def test_what_is_wrong_with_a_function_is_told_before_rows_are_read(
+    session: Session, tmp_path: Path
+) -> None:
+    (told,) = _mistakes(session, "mine.nett.towers", tmp_path)
+    assert told.startswith("mine.nett.towers: TO TRAIN mine.nett.towers: there is no")
+    (told,) = _mistakes(session, "mine.net.tower WITH model.units = 1", tmp_path)
+    assert "has no function `tower`; did you mean `towers`?" in told
+    unknown, missing, column = sorted(
+        _mistakes(session, "mine.net.towers WITH model.unit = 1 COLUMN z", tmp_path)
+    )
+    assert missing.startswith("model.unit: mine.net.towers has no argument `unit`; did")
+    assert unknown.startswith(
+        "mine.net.towers: mine.net.towers needs `units`; expected"
+    )
+    assert column.startswith("z: the query has no column `z`")
+
+
+def test_a_function_gets_the_arguments_that_it_has_and_its_neighbours(
+    session: Session, tmp_path: Path
+) -> None:
+    made = _prepared(session, "mine.net.any_of WITH model.a = [1, 2]", tmp_path)
+    assert made.values.job.model.params == {"a": [1, 2]}
+    assert {"mine/net.py", "mine/parts.py", "sql/m.py"} == {
+        *made.values.job.model.files
+    }
+    with_count = "WITH model.num_classes = 2"
+    made = _prepared(session, f"mine.net.classes {with_count}", tmp_path)
+    assert made.values.job.model.params == {"num_classes": 2}
+    # It has none: the number is compared with the data alone.
+    clauses = f"mine.net.towers {with_count}, model.units = 3"
+    made = _prepared(session, clauses, tmp_path)
+    assert made.values.job.model.params == {"units": 3}
+
+
+def test_what_a_whole_module_would_not_do_is_refused(
+    session: Session, tmp_path: Path
+) -> None:
+    clauses = (
+        "mine.net.whole WITH optimizer.learning_rate = 1, optimizer = sgd, "
+        "validation.metrics = 'AUC' COLUMN STANDARDIZE(x), t FOR wide"
+    )
+    told = _mistakes(session, clauses, tmp_path)
+    assert len(told) == 5
+    assert sum("with an optimizer of its own" in one for one in told) == 2
+    assert any("with metrics of its own" in one for one in told)
+    assert any(one.startswith("STANDARDIZE: ") for one in told)
+    assert any(one.startswith("wide: ") for one in told)
+
+
+def test_columns_of_a_whole_module_come_as_they_are_and_it_is_said(
+    session: Session, tmp_path: Path
+) -> None:
+    clauses = "mine.net.whole WITH model.n_classes = 2 COLUMN x, t"
+    made = _prepared(session, clauses, tmp_path)
+    assert made.values.job.model.params == {"n_classes": 2}
+    assert made.values.job.model.definition == "mine.net.whole"
+    assert _said[0] == "mine.net.whole: a whole module; as they are it gets x, t"
+
+
+def test_a_folder_may_be_called_as_what_the_module_needs_itself() -> None:
+    for folder in ("model", "layers", "ops", "metrics", "columns"):
+        module = tables.generated(
+            f"SELECT * FROM employee TO TRAIN {folder}.net.f LABEL income INTO own"
+        ).module
+        assert f"from {folder}.net import f as own\n" in module
+        assert f"import {folder}\n" not in module.replace("import keras\n", "")
+
+
+def test_the_folder_of_generated_modules_is_no_ones_own(
+    session: Session, tmp_path: Path
+) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "m.py").write_text("def f(groups):\n    return groups\n")
+    (told,) = _mistakes(session, "sql.m.f", tmp_path)
+    assert "expected a folder of another name" in told
+
+
+def test_what_a_model_of_ones_own_imports_of_other_folders_comes_along(
+    tmp_path: Path,
+) -> None:
+    """It was not there in the job: only the modules of the folder itself were."""
+    texts = {
+        "net.py": "import helper\ndef f(groups):\n    return helper.g(groups)\n",
+        "helper.py": "from common.deep.layers import g\nimport keras\n",
+        "common/deep/layers.py": "from ..shared import h\ndef g(x):\n    return h(x)\n",
+        "common/shared.py": "def h(x):\n    return x\n",
+        "common/__init__.py": "",
+        "common/.old/x.py": "no python",
+        "a/b/c.py": "def f(groups):\n    return groups\n",
+        "a/__init__.py": "import net\n",
+        "common/unused.py": "no python",
+        "other.py": "no python",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    common = {
+        "common/unused.py",
+        "common/deep/layers.py",
+        "common/shared.py",
+        "common/__init__.py",
+    }
+    assert set(find_own("net.f", [tmp_path]).files) == {"net.py", "helper.py", *common}
+    found = set(find_own("a.b.c.f", [tmp_path]).files)
+    assert found == {"a/b/c.py", "a/__init__.py", "net.py", "helper.py", *common}
