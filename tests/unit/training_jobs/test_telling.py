@@ -13,6 +13,7 @@ from elasticdl.training_jobs.verdicts import Reason, Refused
 from tests.unit.training_jobs.objects import (
     BEGAN,
     REGISTRY,
+    master,
     replica,
     status_map,
     there,
@@ -51,9 +52,25 @@ def test_a_running_job_shows_what_its_master_says():
     }
 
 
-def test_a_paused_job_wants_no_worker():
+def test_a_paused_job_wants_no_worker_and_has_none_granted():
     job = training_job(job__paused=True)
     assert told(job, there(job))["workers"]["wanted"] == 0
+    # By a grant it has its minimum again when it goes on.
+    paused = status_map(state=JobState.PAUSED, workers_wanted=2, replicas=[])
+    status = told(job, there(job, status_map=paused))
+    assert status["state"] == "paused"
+    assert status["workers"] == {"wanted": 0, "granted": 0, "running": 0}
+
+
+@pytest.mark.parametrize("strategy", ["local", "allReduce"])
+def test_workers_that_hold_the_model_stay_while_their_job_is_paused(strategy):
+    spec = {"job__strategy": strategy, "job__worker": {"replicas": 1}}
+    job = training_job(job__paused=True, **spec)
+    replicas = [replica("worker", 0, "running")]
+    paused = {"state": JobState.PAUSED, "workers_wanted": 1, "replicas": replicas}
+    shown = status_map(strategy=strategy, **paused)
+    status = told(job, there(job, status_map=shown))
+    assert status["workers"] == {"wanted": 1, "granted": 1, "running": 1}
 
 
 def test_workers_that_ended_are_no_replicas():
@@ -75,6 +92,24 @@ def test_conditions_say_how_a_job_ended(state, complete, failed):
     found = conditions(status)
     assert (found["Complete"][0], found["Failed"][0]) == (complete, failed)
     assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
+
+
+def test_a_job_whose_master_is_given_up_has_failed_whatever_it_said_last():
+    job = training_job()
+    failed = {"type": "Failed", "status": "True", "message": "too many tries"}
+    given_up = {**master(job), "status": {"conditions": [failed]}}
+    status = told(job, there(job, status_map=status_map(), masters=(given_up,)))
+    assert (status["state"], status["message"]) == (
+        "failed",
+        "its master failed: too many tries",
+    )
+    assert conditions(status)["Failed"] == ("True", "Failed")
+    assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
+    assert status["replicas"] == 0
+    # One that said how it ended has ended so.
+    over = status_map(state=JobState.STOPPED)
+    status = told(job, there(job, status_map=over, masters=(given_up,)))
+    assert status["state"] == "stopped"
 
 
 def test_what_an_earlier_run_left_is_not_told_of_the_next_one():
