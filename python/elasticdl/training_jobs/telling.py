@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from elasticdl.client.cluster.objects import newest
+from elasticdl.client.cluster.objects import newest, stop_reason
+from elasticdl.client.cluster.training_jobs import owner_of
 from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
 from elasticdl.job.spec.job import JobSpec, Strategy
 from elasticdl.job.status import JobReport, JobStatus
@@ -40,6 +41,7 @@ class Outcome:
 
 def status_of(job: TrainingJob, seen: Seen, outcome: Outcome, *, now: str) -> Json:
     """Return the status that a TrainingJob has now."""
+    seen = _of_this(job, seen)
     status, report = told(seen)
     state, message = _state(seen, outcome, status, report)
     over = state in _OVER
@@ -63,6 +65,19 @@ def status_of(job: TrainingJob, seen: Seen, outcome: Outcome, *, now: str) -> Js
     elif report is not None:
         shown["epoch"], shown["recordsDone"] = report.epochs, report.records
     return shown
+
+
+def _of_this(job: TrainingJob, seen: Seen) -> Seen:
+    """Return what is there of this job: another one of its name may be there."""
+
+    def ours(thing: Json | None) -> bool:
+        return thing is not None and (owner_of(thing) or {}).get("uid") == job.uid
+
+    return replace(
+        seen,
+        config_map=seen.config_map if ours(seen.config_map) else None,
+        masters=tuple(filter(ours, seen.masters)),
+    )
 
 
 def patch_of(before: Mapping[str, object], after: Json) -> Json | None:
@@ -92,6 +107,9 @@ def _state(
     if refused is not None and seen.config_map is None:
         waits = refused.reason is Reason.WAITING
         return (WAITING if waits else REFUSED), refused.message
+    held = (newest(seen.masters) or {}).get("spec", {}).get("suspend")
+    if held and seen.config_map is not None and stop_reason(seen.config_map):
+        return str(JobState.STOPPED), "it was stopped before it began"
     return WAITING, "its master has not begun yet"
 
 
@@ -123,7 +141,7 @@ def _workers(
         wanted = 0 if _rests(spec) else spec.worker.replicas
     if over:
         return {"wanted": wanted, "granted": 0, "running": 0}
-    granted = wanted
+    granted = wanted if outcome.made.run else 0  # nothing was made yet
     if status is not None:
         paused = status.state is JobState.PAUSED
         # The number in a status is what the job has again when it goes on.

@@ -2,6 +2,7 @@
 
 import jsonschema
 import pytest
+from elasticdl.job.names import ANNOTATION_STOP
 from elasticdl.job.values.structural import definition
 from elasticdl.job.values.training_job import read_manifest
 from elasticdl.job.words import JobState
@@ -128,6 +129,34 @@ def test_a_refused_one_says_why_and_has_nothing():
     found = conditions(status)
     assert found["Accepted"] == ("False", "NameTaken")
     assert found["Applied"] == ("False", "NameTaken")
+
+
+@pytest.mark.parametrize("theirs", [[], [{"kind": "TrainingJob", "uid": "uid-0"}]])
+def test_another_job_of_the_name_is_not_told_of_as_this_one(theirs):
+    job = training_job()
+    seen = there(job, status_map=status_map(report=True))
+    for thing in (seen.config_map, *seen.masters):
+        thing["metadata"]["ownerReferences"] = theirs
+    refused = Refused(Reason.NAME_TAKEN, "it is another's")
+    status = told(job, seen, refused)
+    assert (status["state"], status["message"]) == ("refused", "it is another's")
+    assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
+    assert conditions(status)["Complete"][0] == "False"
+    assert "loss" not in status
+
+
+def test_a_job_that_was_stopped_before_its_master_began_is_stopped():
+    job = training_job()
+    held = {**master(job), "spec": {"suspend": True}}
+    seen = there(job, masters=(held,))
+    assert told(job, seen)["state"] == "waiting"  # for its queue
+    seen.config_map["metadata"]["annotations"] = {ANNOTATION_STOP: "by hand"}
+    status = told(job, seen)
+    assert status["state"] == "stopped"
+    assert status["message"] == "it was stopped before it began"
+    assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
+    # The next run is another master, which nobody holds.
+    assert told(job, there(job, config_map=seen.config_map))["state"] == "waiting"
 
 
 def test_a_refused_edit_is_told_beside_a_job_that_goes_on():
