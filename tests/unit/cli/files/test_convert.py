@@ -172,7 +172,7 @@ job:
 
 
 def test_kubectl_reads_what_we_read() -> None:
-    """PyYAML reads YAML 1.1, as kubectl does; its keys `y` and `n` are texts, though."""
+    """PyYAML reads YAML 1.1, as kubectl does, but for `y` and `n`."""
     text = """\
 kind: job
 job:
