@@ -10,7 +10,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from elasticdl.client.cluster.objects import newest, stop_reason
+from elasticdl.client.cluster.objects import (
+    JobObjects,
+    master_trouble,
+    newest,
+    stop_reason,
+)
 from elasticdl.client.cluster.training_jobs import owner_of
 from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
 from elasticdl.job.spec.job import JobSpec, Strategy
@@ -107,9 +112,12 @@ def _state(
     if refused is not None and seen.config_map is None:
         waits = refused.reason is Reason.WAITING
         return (WAITING if waits else REFUSED), refused.message
-    held = (newest(seen.masters) or {}).get("spec", {}).get("suspend")
-    if held and seen.config_map is not None and stop_reason(seen.config_map):
-        return str(JobState.STOPPED), "it was stopped before it began"
+    master = newest(seen.masters) or {}
+    if seen.config_map is not None and master.get("spec", {}).get("suspend"):
+        if stop_reason(seen.config_map):
+            return str(JobState.STOPPED), "it was stopped before it began"
+        there = JobObjects(seen.config_map, master_job=master)
+        return WAITING, master_trouble(there, [])
     return WAITING, "its master has not begun yet"
 
 

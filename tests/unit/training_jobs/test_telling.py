@@ -148,8 +148,13 @@ def test_another_job_of_the_name_is_not_told_of_as_this_one(theirs):
 def test_a_job_that_was_stopped_before_its_master_began_is_stopped():
     job = training_job()
     held = {**master(job), "spec": {"suspend": True}}
+    held["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "ours"
     seen = there(job, masters=(held,))
-    assert told(job, seen)["state"] == "waiting"  # for its queue
+    waits = told(job, seen)
+    assert waits["state"] == "waiting"
+    assert waits["message"] == (
+        "its Job has not been admitted by queue ours (spec.suspend)"
+    )
     seen.config_map["metadata"]["annotations"] = {ANNOTATION_STOP: "by hand"}
     status = told(job, seen)
     assert status["state"] == "stopped"
