@@ -15,10 +15,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import psutil
 from frame import Benchmark, Row, progress
@@ -124,7 +125,7 @@ def _jobs() -> list[Json]:
 
 
 class _Server(ThreadingHTTPServer):
-    """The lists, the Lease, and who watches the jobs."""
+    """The lists, the Lease, and what a watch of each kind is to be told."""
 
     daemon_threads = True
 
@@ -132,7 +133,9 @@ class _Server(ThreadingHTTPServer):
         self.lists = {"nodes": _nodes(), "pods": _pods(), "configmaps": _jobs()}
         self.maps = {one["metadata"]["name"]: one for one in self.lists["configmaps"]}
         self.version, self.lease = 1, dict[str, Any]()
-        self.watching: list[queue.Queue[Json]] = []
+        self.events: dict[str, queue.Queue[Json]] = {
+            k: queue.Queue() for k in self.lists
+        }
         self.grants = self.renewals = 0
         super().__init__(("127.0.0.1", 0), _Handler)
 
@@ -170,25 +173,27 @@ class _Handler(BaseHTTPRequestHandler):
         elif kind not in self.server.lists:
             self._answer({"kind": "Status", "code": 404, "message": path}, 404)
         elif "watch=" in query:
-            self._watch(kind)
+            self._watch(kind, float(parse_qs(query)["timeoutSeconds"][0]))
         else:
             metadata = {"resourceVersion": str(self.server.version)}
             self._answer({"metadata": metadata, "items": self.server.lists[kind]})
 
-    def _watch(self, kind: str) -> None:
+    def _watch(self, kind: str, seconds: float) -> None:
+        """Tell what comes, and end in good order; the next watch hears the rest."""
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        events: queue.Queue[Json] = queue.Queue()
-        if kind == "configmaps":
-            self.server.watching.append(events)
-        while True:
-            try:
-                line = json.dumps(events.get()).encode() + b"\n"
+        events, end = self.server.events[kind], time.monotonic() + seconds
+        with suppress(OSError):
+            while True:
+                try:
+                    event = events.get(timeout=max(0.0, end - time.monotonic()))
+                except queue.Empty:
+                    break
+                line = json.dumps(event).encode() + b"\n"
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-            except OSError:
-                return
+            self.wfile.write(b"0\r\n\r\n")
 
     def _keep_lease(self) -> None:
         lease = self._body()
@@ -211,8 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.grants += 1
         item["metadata"]["annotations"].update(change)
         item["metadata"]["resourceVersion"] = str(self.server.version)
-        for events in self.server.watching:
-            events.put({"type": "MODIFIED", "object": item})
+        self.server.events["configmaps"].put({"type": "MODIFIED", "object": item})
         self._answer(item)
 
 

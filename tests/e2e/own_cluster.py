@@ -12,6 +12,7 @@ import os
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ ROLES = ("master", "ps", "worker")
 CPUS = "19"
 # All that .dockerignore lets into one of these images.
 _INPUTS = (
-    "images", "model_zoo", "python/elasticdl", "python/pyproject.toml",
-    "python/README.md", "python/hatch_build.py", "python/constraints.txt",
+    "images", "model_zoo", "charts/elasticdl", "python/elasticdl",
+    "python/pyproject.toml", "python/README.md", "python/hatch_build.py",
+    "python/constraints.txt",
 )  # fmt: skip
 
 
@@ -56,9 +58,11 @@ class OwnCluster:
         self.push_images_of(ROOT, tag)
         return tag
 
-    def push_images_of(self, root: Path, tag: str) -> None:
-        """Build the images of a tree and push them, where they are not there yet."""
-        missing = [role for role in ROLES if not self._is_there(role, tag)]
+    def push_images_of(
+        self, root: Path, tag: str, roles: Sequence[str] = ROLES
+    ) -> None:
+        """Build images of a tree and push them, where they are not there yet."""
+        missing = [role for role in roles if not self._is_there(role, tag)]
         if missing:
             self.script("base-image")
         for role in missing:

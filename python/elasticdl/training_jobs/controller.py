@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from elasticdl.client.cluster.training_jobs import path_of
 from elasticdl.errors import PlatformError
@@ -47,6 +48,15 @@ _COLLECTED_SECONDS = 30.0
 _CONFLICT, _ABSENT = 409, 404
 
 
+@dataclass
+class _Secrets:
+    """Those of one TrainingJob: what was created, and since when one is in the way."""
+
+    uid: str
+    made: set[str] = field(default_factory=set)
+    in_the_way_since: float | None = None
+
+
 class Controller:
     """Makes jobs of the TrainingJobs of one namespace."""
 
@@ -60,7 +70,7 @@ class Controller:
         self._refused: dict[str, Refused] = {}  # as they were logged
         self._wrote: dict[str, float] = {}  # when loss and progress were
         self._later: dict[str, asyncio.TimerHandle] = {}
-        self._in_the_way: dict[tuple[str, str], float] = {}
+        self._secrets: dict[str, _Secrets] = {}
 
     @property
     def known(self) -> bool:
@@ -184,6 +194,9 @@ class Controller:
         Raises ApiError while one of an earlier job may be in its place.
         """
         folder, _, name = step.path.rpartition("/")
+        known = self._secrets.get(job.name)
+        if known is None or known.uid != job.uid:
+            known = self._secrets[job.name] = _Secrets(job.uid)
         try:
             await self._api.request(
                 "POST", folder, query={"fieldManager": FIELD_MANAGER}, body=step.body
@@ -191,12 +204,16 @@ class Controller:
         except ApiError as error:
             if error.status != _CONFLICT or error.reason != "AlreadyExists":
                 raise
-            if any(made.endswith(f"/secrets/{name}") for made in job.made.objects):
+            if name in known.made or any(
+                made.endswith(f"/secrets/{name}") for made in job.made.objects
+            ):
                 return
             now = asyncio.get_running_loop().time()
-            since = self._in_the_way.setdefault((job.uid, name), now)
-            if now - since < _COLLECTED_SECONDS:
+            known.in_the_way_since = known.in_the_way_since or now
+            if now - known.in_the_way_since < _COLLECTED_SECONDS:
                 raise ApiError(f"{error}; waiting for it to go") from error
+        # Not in the status before all the rest is made, too.
+        known.made.add(name)
 
     async def _tell(self, job: TrainingJob, outcome: Outcome) -> None:
         """Write the status, if it is another one."""
@@ -231,8 +248,5 @@ class Controller:
     def _forget(self, name: str) -> None:
         if known := self._later.pop(name, None):
             known.cancel()
-        for kept in (self._backoffs, self._refused, self._wrote):
+        for kept in (self._backoffs, self._refused, self._wrote, self._secrets):
             kept.pop(name, None)
-        self._in_the_way = {
-            key: since for key, since in self._in_the_way.items() if key[1] != name
-        }

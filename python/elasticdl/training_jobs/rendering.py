@@ -12,7 +12,11 @@ from pathlib import Path
 from elasticdl.client.cluster import chart as charts
 from elasticdl.client.cluster.api import ClusterClient, Where
 from elasticdl.client.cluster.helm import Helm
-from elasticdl.client.cluster.submit import chart_values, missing_needs
+from elasticdl.client.cluster.submit import (
+    chart_values,
+    chart_words,
+    missing_needs,
+)
 from elasticdl.errors import PlatformError, SpecError
 from elasticdl.training_jobs.resource import Json, TrainingJob
 from elasticdl.training_jobs.verdicts import Reason, Refused, Submit
@@ -38,7 +42,7 @@ class Renderer:
         try:
             text = self.helm.render(self.chart, job.name, where, values)
         except (SpecError, PlatformError) as error:
-            return Refused(Reason.INVALID, str(error))
+            return Refused(Reason.INVALID, chart_words(error))
         objects = charts.manifests(text)
         missing = missing_needs(self.cluster, charts.needs(objects), wanted.values)
         if missing:

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from elasticdl.client.cluster.objects import newest
+from elasticdl.client.cluster.objects import (
+    JobObjects,
+    master_trouble,
+    newest,
+    stop_reason,
+)
+from elasticdl.client.cluster.training_jobs import owner_of
 from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
+from elasticdl.job.spec.job import JobSpec, Strategy
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.words import JobState, ReplicaState
@@ -25,6 +32,7 @@ REFUSED = "refused"
 # What changes with each step of a job: written now and then.
 SOFT = ("loss", "epoch", "recordsDone")
 _LONGEST_MESSAGE = 1000
+_OVER = tuple(state for state in JobState if state.ended)
 
 
 @dataclass(frozen=True)
@@ -38,16 +46,18 @@ class Outcome:
 
 def status_of(job: TrainingJob, seen: Seen, outcome: Outcome, *, now: str) -> Json:
     """Return the status that a TrainingJob has now."""
+    seen = _of_this(job, seen)
     status, report = told(seen)
     state, message = _state(seen, outcome, status, report)
+    over = state in _OVER
     notice = outcome.refused.message if outcome.refused else message
     shown: Json = {
         "observedGeneration": job.generation,
         "state": state,
         "message": notice[:_LONGEST_MESSAGE],
-        "replicas": _there(status),
+        "replicas": 0 if over else _there(status),
         "selector": f"{LABEL_JOB}={job.name},{LABEL_ROLE}={Role.WORKER}",
-        "workers": _workers(job, outcome, status, report),
+        "workers": _workers(job, outcome, status, over=over),
         "made": outcome.made.document(),
         "conditions": _conditions(job, outcome, state, message, now),
     }
@@ -60,6 +70,19 @@ def status_of(job: TrainingJob, seen: Seen, outcome: Outcome, *, now: str) -> Js
     elif report is not None:
         shown["epoch"], shown["recordsDone"] = report.epochs, report.records
     return shown
+
+
+def _of_this(job: TrainingJob, seen: Seen) -> Seen:
+    """Return what is there of this job: another one of its name may be there."""
+
+    def ours(thing: Json | None) -> bool:
+        return thing is not None and (owner_of(thing) or {}).get("uid") == job.uid
+
+    return replace(
+        seen,
+        config_map=seen.config_map if ours(seen.config_map) else None,
+        masters=tuple(filter(ours, seen.masters)),
+    )
 
 
 def patch_of(before: Mapping[str, object], after: Json) -> Json | None:
@@ -79,18 +102,33 @@ def _state(
 ) -> tuple[str, str]:
     if report is not None:
         return str(report.status), report.message
+    # A master that is given up says nothing of it: its last status stays.
+    given_up = _given_up(seen)
+    if given_up is not None and not (status is not None and status.state.ended):
+        return str(JobState.FAILED), given_up
     if status is not None:
         return str(status.state), status.message
     refused = outcome.refused
     if refused is not None and seen.config_map is None:
         waits = refused.reason is Reason.WAITING
         return (WAITING if waits else REFUSED), refused.message
-    for condition in (newest(seen.masters) or {}).get("status", {}).get(
-        "conditions"
-    ) or []:
-        if condition.get("type") == "Failed" and condition.get("status") == "True":
-            return str(JobState.FAILED), str(condition.get("message") or "")
+    master = newest(seen.masters) or {}
+    if seen.config_map is not None and master.get("spec", {}).get("suspend"):
+        if stop_reason(seen.config_map):
+            return str(JobState.STOPPED), "it was stopped before it began"
+        there = JobObjects(seen.config_map, master_job=master)
+        return WAITING, master_trouble(there, [])
     return WAITING, "its master has not begun yet"
+
+
+def _given_up(seen: Seen) -> str | None:
+    """Return why Kubernetes starts the master no more; None if it does."""
+    if seen.config_map is None:
+        return None
+    for one in (newest(seen.masters) or {}).get("status", {}).get("conditions") or []:
+        if one.get("type") == "Failed" and one.get("status") == "True":
+            return f"its master failed: {one.get('message') or one.get('reason')}"
+    return None
 
 
 def _there(status: JobStatus | None) -> int:
@@ -102,27 +140,32 @@ def _there(status: JobStatus | None) -> int:
 
 
 def _workers(
-    job: TrainingJob,
-    outcome: Outcome,
-    status: JobStatus | None,
-    report: JobReport | None,
+    job: TrainingJob, outcome: Outcome, status: JobStatus | None, *, over: bool
 ) -> Json:
     before = job.status.get("workers") or {}
     spec = outcome.values.job if outcome.values else None
     wanted = before.get("wanted", 0)
     if spec is not None:
-        wanted = 0 if spec.paused else spec.worker.replicas
-    granted = wanted
-    if report is not None or (status is not None and status.state.ended):
-        granted = 0
-    elif status is not None:
-        granted = status.workers_wanted
+        wanted = 0 if _rests(spec) else spec.worker.replicas
+    if over:
+        return {"wanted": wanted, "granted": 0, "running": 0}
+    granted = wanted if outcome.made.run else 0  # nothing was made yet
+    if status is not None:
+        paused = status.state is JobState.PAUSED
+        # The number in a status is what the job has again when it goes on.
+        resting = paused and status.strategy == Strategy.PARAMETER_SERVER
+        granted = 0 if resting else status.workers_wanted
     running = sum(
         1
-        for one in (status.replicas if status and not report else ())
+        for one in (status.replicas if status else ())
         if one.role == Role.WORKER and one.state == ReplicaState.RUNNING
     )
     return {"wanted": wanted, "granted": granted, "running": running}
+
+
+def _rests(spec: JobSpec) -> bool:
+    """Whether its workers go home: not where they hold the model."""
+    return spec.paused and spec.strategy is Strategy.PARAMETER_SERVER
 
 
 def _conditions(

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from elasticdl.job.names import ANNOTATION_WORKERS
 from elasticdl.job.words import JobState
 
 from tests.e2e import figures
@@ -124,6 +125,28 @@ def test_drift_made_by_hand_is_healed_and_the_masters_work_is_left_alone(
         seconds=60,
     )
     assert kube.get("configmap", "elasticdl-digits-status")
+
+
+def test_a_grant_is_no_drift_and_stays_over_a_sync(deployment, digits):
+    deployment.sync("digits", job={"worker": {"min": 1, "max": 3}})
+    # As many as there are, so that nobody has to start or leave.
+    digits.grant(2, why="room for another job")
+    digits.wait_status("it obeys", lambda status: status.grant)
+    # A commit is applied over it, and what heals by itself has looked since.
+    deployment.sync("digits", job={"evaluation": {"everySteps": 401}})
+    deployment.argo.refresh(DIGITS)
+    wait_until(
+        "it is in sync",
+        lambda: deployment.argo.sync_status(DIGITS) == "Synced",
+        seconds=60,
+    )
+    marks = deployment.kube.get("configmap", "elasticdl-digits")["metadata"]
+    assert "room for another job" in marks["annotations"][ANNOTATION_WORKERS]
+    status = digits.status()
+    assert status is not None
+    assert status.grant is not None
+    gone = f"{ANNOTATION_WORKERS}-"
+    deployment.kube.run("annotate", "configmap/elasticdl-digits", gone)
 
 
 def test_a_wrong_file_is_told_in_the_schemas_words_and_changes_nothing(

@@ -24,7 +24,7 @@ def trace(tmp_path: Path) -> str:
 def test_each_policy_is_a_row(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", trace]) == ExitCode.OK
     said = capsys.readouterr().out
-    for words in ("mine", "gang", "fixed", "edl", "elastic", "FIRST WORKER", "6.0 s"):
+    for words in ("mine", "gang", "fixed", "edl", "elastic", "AT MOST", "6.0 s"):
         assert words in said, words
 
 

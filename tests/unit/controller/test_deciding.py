@@ -134,3 +134,27 @@ def test_a_plan_that_took_longer_than_a_view_is_good_for_is_not_written(server):
     deciding(
         server, story, slow_at_first, steady=lambda: time.monotonic() + sum(passing)
     )
+
+
+def test_a_line_of_what_the_cluster_has_is_logged_each_minute_at_least(server, caplog):
+    server.scripts[JOBS] = [listing(digits(Grant(2, (), NOW + 1790, ME)))]
+    passing, turns = [0.0], []
+
+    def steady() -> float:
+        turns.append(None)
+        return time.monotonic() + passing[0]
+
+    def lines() -> list[str]:
+        return [one for one in caplog.messages if "planned in" in one]
+
+    async def story(_: Clock) -> None:
+        await until(lambda: len(lines()) == 1)
+        seen = len(turns)
+        await until(lambda: len(turns) > seen + 50)
+        assert len(lines()) == 1  # nothing has changed
+        passing[0] = 60.0
+        await until(lambda: len(lines()) == 2)
+
+    with caplog.at_level("INFO"):
+        deciding(server, story, steady=steady)
+    assert "cpu" in lines()[0]

@@ -13,6 +13,7 @@ from elasticdl.job.grant import (
 )
 from elasticdl.job.spec.replicas import WorkerSpec
 from elasticdl.job.status import GrantStatus
+from elasticdl.job.values.file import parse_values
 
 NOW = 1_795_400_000.0
 ELASTIC = WorkerSpec(replicas=4, min=2, max=10)
@@ -130,3 +131,14 @@ def test_a_job_takes_part_if_it_leaves_something_to_decide():
     assert WorkerSpec(replicas=2, min=2, max=3).takes_part
     assert WorkerSpec(replicas=1, max=2).bounds == (1, 2)
     assert math.isinf(Grant(1).until)
+
+
+def test_a_job_of_one_worker_has_no_range():
+    _, problems = parse_values(
+        "kind: job\njob: {name: a, strategy: local, model: {definition: a.b}, "
+        "data: {training: d}, worker: {replicas: 1, min: 1, max: 4}}\n",
+        source="f.yaml",
+    )
+    (said,) = map(str, problems)
+    assert "job.worker.max: got 4, expected no range of workers (1 to 4)" in said
+    assert "leave worker.min and worker.max out, or write strategy" in said

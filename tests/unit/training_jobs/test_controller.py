@@ -1,11 +1,14 @@
 """The loop that acts, against a small API server whose answers are scripted."""
 
 import asyncio
+import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from elasticdl.client.cluster.api import ClusterClient
-from elasticdl.client.cluster.helm import HelmProgram
+from elasticdl.client.cluster.api import ClusterClient, Where
+from elasticdl.client.cluster.helm import Helm, HelmProgram, Values
 from elasticdl.training_jobs.controller import Controller
 from elasticdl.training_jobs.rendering import Renderer
 
@@ -17,24 +20,40 @@ CORE = "/api/v1/namespaces/ml/configmaps"
 BATCH = "/apis/batch/v1/namespaces/ml/jobs"
 
 
-def test_a_trainingjob_that_cannot_be_read_holds_up_no_other(caplog):
-    unreadable = {**manifest("a"), "status": {"made": {"run": "x"}}}
-    invalid = manifest("b", job__worker__replicas=-1)
-    server = Server()
-    server.scripts = {
-        OWN: [listing(unreadable, invalid)],
-        CORE: [listing()],
-        BATCH: [listing()],
-    }
+class OneJob(HelmProgram):
+    """Helm as far as it renders the same few objects of every job."""
+
+    def render(self, chart: Path, release: str, where: Where, values: Values) -> str:
+        kinds = (("v1", "ConfigMap", ""), ("v1", "Secret", "-token"),
+                 ("batch/v1", "Job", "-master"))  # fmt: skip
+        pod = {"template": {"spec": {"containers": []}}}
+        return "---\n".join(
+            json.dumps(
+                {
+                    "apiVersion": version,
+                    "kind": kind,
+                    "metadata": {"name": f"elasticdl-{release}{end}"},
+                    **({"spec": pod} if kind == "Job" else {}),
+                }
+            )
+            + "\n"
+            for version, kind, end in kinds
+        )
+
+
+def controlled(
+    server: Server, holds: Callable[[], bool], helm: Helm | None = None
+) -> None:
+    """Let a controller run until something holds; fail if it ends, or takes long."""
 
     async def main() -> None:
         api = server.connection()
-        chart = Renderer(HelmProgram("helm"), Path(), ClusterClient(api, "", "ml"))
+        client = ClusterClient(api, "", "ml")
+        chart = Renderer(helm or HelmProgram("helm"), Path(), client)
         run = asyncio.create_task(Controller(api, "ml", chart).run())
-        told = until(lambda: server.asked[f"PATCH {OWN}/b/status"] > 0)
         try:
             await asyncio.wait(
-                {run, asyncio.create_task(told)},
+                {run, asyncio.create_task(until(holds))},
                 timeout=20,
                 return_when=asyncio.FIRST_COMPLETED,
             )
@@ -49,7 +68,48 @@ def test_a_trainingjob_that_cannot_be_read_holds_up_no_other(caplog):
         asyncio.run(main())
     finally:
         server.close()
+    assert holds()
+
+
+def test_a_trainingjob_that_cannot_be_read_holds_up_no_other(caplog):
+    unreadable = {**manifest("a"), "status": {"made": {"run": "x"}}}
+    invalid = manifest("b", job__worker__replicas=-1)
+    server = Server()
+    server.scripts = {
+        OWN: [listing(unreadable, invalid)],
+        CORE: [listing()],
+        BATCH: [listing()],
+    }
+
+    controlled(server, lambda: server.asked[f"PATCH {OWN}/b/status"] > 0)
     assert server.asked[f"PATCH {OWN}/b/status"] > 0
     [line] = [one for one in caplog.records if "TrainingJob a:" in one.getMessage()][:1]
     assert line.exc_info is not None
     assert "trying again" in line.getMessage()
+
+
+def test_what_was_made_before_a_call_failed_is_not_taken_for_an_earlier_jobs():
+    server = Server()
+    platform = "defaults: {images: {registry: registry.example}}"
+    there = {"kind": "Status", "reason": "AlreadyExists", "message": "is there"}
+    away = {"kind": "Status", "message": "etcdserver: request timed out"}
+
+    def made(name: str) -> tuple[int, Any]:
+        return 200, {"kind": "None", "metadata": {"name": name}}
+
+    job = f"PATCH {BATCH}/elasticdl-a-master"
+    server.scripts = {
+        OWN: [listing(manifest("a"))],
+        CORE: [listing({"metadata": {"name": "elasticdl.defaults"},
+                        "data": {"jobs.yaml": platform}})],
+        BATCH: [listing()],
+        "/api/v1/namespaces/ml": [made("ml")],
+        f"PATCH {CORE}/elasticdl-a": [made("elasticdl-a")],
+        "POST /api/v1/namespaces/ml/secrets": [(201, {}), (409, there)],
+        job: [(500, away), made("elasticdl-a-master")],
+        f"PATCH {OWN}/a/status": [made("a")],
+    }  # fmt: skip
+    controlled(
+        server, lambda: server.asked[f"PATCH {OWN}/a/status"] > 0, OneJob("helm")
+    )
+    assert server.asked[job] == 2

@@ -2,6 +2,7 @@
 
 import jsonschema
 import pytest
+from elasticdl.job.names import ANNOTATION_STOP
 from elasticdl.job.values.structural import definition
 from elasticdl.job.values.training_job import read_manifest
 from elasticdl.job.words import JobState
@@ -13,6 +14,7 @@ from elasticdl.training_jobs.verdicts import Reason, Refused
 from tests.unit.training_jobs.objects import (
     BEGAN,
     REGISTRY,
+    master,
     replica,
     status_map,
     there,
@@ -51,9 +53,25 @@ def test_a_running_job_shows_what_its_master_says():
     }
 
 
-def test_a_paused_job_wants_no_worker():
+def test_a_paused_job_wants_no_worker_and_has_none_granted():
     job = training_job(job__paused=True)
     assert told(job, there(job))["workers"]["wanted"] == 0
+    # By a grant it has its minimum again when it goes on.
+    paused = status_map(state=JobState.PAUSED, workers_wanted=2, replicas=[])
+    status = told(job, there(job, status_map=paused))
+    assert status["state"] == "paused"
+    assert status["workers"] == {"wanted": 0, "granted": 0, "running": 0}
+
+
+@pytest.mark.parametrize("strategy", ["local", "allReduce"])
+def test_workers_that_hold_the_model_stay_while_their_job_is_paused(strategy):
+    spec = {"job__strategy": strategy, "job__worker": {"replicas": 1}}
+    job = training_job(job__paused=True, **spec)
+    replicas = [replica("worker", 0, "running")]
+    paused = {"state": JobState.PAUSED, "workers_wanted": 1, "replicas": replicas}
+    shown = status_map(strategy=strategy, **paused)
+    status = told(job, there(job, status_map=shown))
+    assert status["workers"] == {"wanted": 1, "granted": 1, "running": 1}
 
 
 def test_workers_that_ended_are_no_replicas():
@@ -77,6 +95,24 @@ def test_conditions_say_how_a_job_ended(state, complete, failed):
     assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
 
 
+def test_a_job_whose_master_is_given_up_has_failed_whatever_it_said_last():
+    job = training_job()
+    failed = {"type": "Failed", "status": "True", "message": "too many tries"}
+    given_up = {**master(job), "status": {"conditions": [failed]}}
+    status = told(job, there(job, status_map=status_map(), masters=(given_up,)))
+    assert (status["state"], status["message"]) == (
+        "failed",
+        "its master failed: too many tries",
+    )
+    assert conditions(status)["Failed"] == ("True", "Failed")
+    assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
+    assert status["replicas"] == 0
+    # One that said how it ended has ended so.
+    over = status_map(state=JobState.STOPPED)
+    status = told(job, there(job, status_map=over, masters=(given_up,)))
+    assert status["state"] == "stopped"
+
+
 def test_what_an_earlier_run_left_is_not_told_of_the_next_one():
     job = training_job(run=2)
     old = status_map(report=True, time=BEGAN - 5, started=BEGAN - 90, state="stopped")
@@ -93,6 +129,39 @@ def test_a_refused_one_says_why_and_has_nothing():
     found = conditions(status)
     assert found["Accepted"] == ("False", "NameTaken")
     assert found["Applied"] == ("False", "NameTaken")
+
+
+@pytest.mark.parametrize("theirs", [[], [{"kind": "TrainingJob", "uid": "uid-0"}]])
+def test_another_job_of_the_name_is_not_told_of_as_this_one(theirs):
+    job = training_job()
+    seen = there(job, status_map=status_map(report=True))
+    for thing in (seen.config_map, *seen.masters):
+        thing["metadata"]["ownerReferences"] = theirs
+    refused = Refused(Reason.NAME_TAKEN, "it is another's")
+    status = told(job, seen, refused)
+    assert (status["state"], status["message"]) == ("refused", "it is another's")
+    assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
+    assert conditions(status)["Complete"][0] == "False"
+    assert "loss" not in status
+
+
+def test_a_job_that_was_stopped_before_its_master_began_is_stopped():
+    job = training_job()
+    held = {**master(job), "spec": {"suspend": True}}
+    held["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "ours"
+    seen = there(job, masters=(held,))
+    waits = told(job, seen)
+    assert waits["state"] == "waiting"
+    assert waits["message"] == (
+        "its Job has not been admitted by queue ours (spec.suspend)"
+    )
+    seen.config_map["metadata"]["annotations"] = {ANNOTATION_STOP: "by hand"}
+    status = told(job, seen)
+    assert status["state"] == "stopped"
+    assert status["message"] == "it was stopped before it began"
+    assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
+    # The next run is another master, which nobody holds.
+    assert told(job, there(job, config_map=seen.config_map))["state"] == "waiting"
 
 
 def test_a_refused_edit_is_told_beside_a_job_that_goes_on():

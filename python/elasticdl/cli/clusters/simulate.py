@@ -200,11 +200,11 @@ def _list(names: list[str]) -> int:
 def _print(found: list[Outcome]) -> None:
     from rich.console import Console
 
-    from elasticdl.views.terminal.simulation import EXPLAINED, outcomes_table
+    from elasticdl.views.terminal.simulation import EXPLAINED, WIDTH, outcomes_table
 
     console = Console(highlight=False)
     if not sys.stdout.isatty():
-        console.width = 160
+        console.width = WIDTH
     console.print(outcomes_table(found, console.width))
     console.print(EXPLAINED, style="dim")
 

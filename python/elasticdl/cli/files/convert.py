@@ -86,7 +86,7 @@ def converted(text: str, *, source: str) -> str:
         )
     moved = _moved(text)
     again, _ = read_manifest(_tree(moved) or {})
-    return moved if again == values else dump_yaml(manifest_of(values))
+    return moved if moved and again == values else dump_yaml(manifest_of(values))
 
 
 def _is(text: str, values: Any) -> bool:
@@ -118,12 +118,17 @@ def _tree(text: str) -> dict[str, Any] | None:
 
 
 def _moved(text: str) -> str:
-    """Return a values file's text as a TrainingJob's, with its comments."""
+    """Return a values file's text as a TrainingJob's, with its comments.
+
+    "" where that would be another one to kubectl.
+    """
     from ruamel.yaml.comments import CommentedMap
 
     from elasticdl.job.values.training_job import API_VERSION, KIND
 
     tree, out = _commented(text), CommentedMap()
+    if not _made_plain(tree):
+        return ""
     job = tree["job"]
     metadata = CommentedMap(name=_taken(job, "name", indent=4))
     if namespace := _taken(job, "namespace", indent=4):
@@ -133,6 +138,30 @@ def _moved(text: str) -> str:
     out["metadata"], out["spec"] = metadata, tree
     _take_heading(tree, out)
     return _written(out)
+
+
+def _made_plain(tree: Any) -> bool:
+    """Write what kubectl reads otherwise in its words; False for a key, which stays."""
+    from ruamel.yaml.scalarint import ScalarInt
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString, PlainScalarString
+
+    from elasticdl.job.values.file import kubernetes_reads_otherwise
+
+    def differs(value: Any) -> bool:
+        plain = type(value) is str or isinstance(value, PlainScalarString)
+        return plain and kubernetes_reads_otherwise(value)
+
+    pairs = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for at, value in list(pairs):
+        if differs(at):
+            return False
+        if differs(value):
+            tree[at] = DoubleQuotedScalarString(value)
+        elif type(value) is ScalarInt:
+            tree[at] = int(value)  # 010, which is 8 there
+        elif isinstance(value, (dict, list)) and not _made_plain(value):
+            return False
+    return True
 
 
 def _moved_back(text: str) -> str:

@@ -98,8 +98,13 @@ def refusal(
     try:
         helm.render(chart, values.job.name, Where("", namespace), given)
     except (PlatformError, SpecError) as error:
-        return _OF_HELM.sub("", str(error))
+        return chart_words(error)
     return ""
+
+
+def chart_words(error: Exception) -> str:
+    """Return what a chart says, without where in its templates."""
+    return _OF_HELM.sub("", str(error))
 
 
 def submit(

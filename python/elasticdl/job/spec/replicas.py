@@ -377,7 +377,7 @@ class WorkerSpec(ReplicaSpec):
         5.0,
         description="Workers of a paused job that had nothing to do for so long leave, "
         "and their CPUs are free; they come back when it goes on. With `strategy: "
-        "local` the worker stays: it holds the model.",
+        "local` or `allReduce` workers stay: they hold the model.",
     )
     memory_limit_max: str = Field(
         "",

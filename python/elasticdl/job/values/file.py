@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,10 @@ from elasticdl.job.values.overrides import (
     split_path,
 )
 from elasticdl.job.values.positions import find_positions, syntax_problem
+
+_OTHERWISE = re.compile(
+    r"y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF|[-+]?0[XBO][0-9A-Fa-f_]+"
+)
 
 
 def load_values(path: Path, *, overrides: Sequence[str] = ()) -> ValuesFile:
@@ -212,6 +217,14 @@ def yaml_writer() -> YAML:
     return yaml
 
 
+def kubernetes_reads_otherwise(text: str) -> bool:
+    """Whether a text without quotes is something else to Helm and kubectl.
+
+    They read YAML 1.1, where `on` is true; and numbers as Go has them.
+    """
+    return bool(_OTHERWISE.fullmatch(text))
+
+
 def _for_dump(value: Any) -> Any:
     """Texts of several lines become `|` blocks: code in a file stays legible."""
     if isinstance(value, dict):
@@ -220,7 +233,11 @@ def _for_dump(value: Any) -> Any:
         )
     if isinstance(value, list):
         return [_for_dump(inner) for inner in value]
-    if not isinstance(value, str) or value.isprintable():
+    if not isinstance(value, str):
+        return value
+    if kubernetes_reads_otherwise(value):
+        return DoubleQuotedScalarString(value)
+    if value.isprintable():
         return value
     lines = value.replace("\t", "").split("\n")
     if all(line.isprintable() for line in lines) and not value[0].isspace():

@@ -11,73 +11,67 @@ from rich.table import Table
 from rich.text import Text
 
 from elasticdl.simulator.outcome import Outcome
-from elasticdl.views import formatting as text
 from elasticdl.views.terminal.columns import Column, columns_table
 
-# The word that the page has too.
+WIDTH = 100  # cells, where nobody says how many there are
+# Under the name of a trace the policies.
 _COLUMNS = (
     Column("TRACE", 0),
-    Column("POLICY", 0),
-    Column("USE", 0),
-    Column("WORKERS", 2),
-    Column("FIRST WORKER", 0),
+    Column("USE %", 0),
+    Column("WORKERS", 5),
+    Column("WAIT", 0),
     Column("AT MOST", 1),
-    Column("NEVER", 1),
-    Column("ALL DONE", 1),
+    Column("DONE", 1),
     Column("ONE JOB", 1),
     Column("FAIR", 2),
     Column("MOVED", 3),
-    Column("GOODPUT", 4),
-    Column("BELOW MIN", 3),
+    Column("GOOD", 4),
+    Column("BELOW", 3),
     Column("SERVING", 2),
 )
-EXPLAINED = (
-    "use: share of CPU (of GPUs where jobs ask for them) that pods hold. workers: "
-    "mean. first worker: from a job's coming, mean.\n"
-    "all done: the last job. one job: mean from coming to end. fair: least of Jain's "
-    "index, at rest. moved: workers that left or\n"
-    "were pushed out. goodput: share of workers' time in training. below min: seconds, "
-    "all jobs. serving: longest until complete."
-)
+EXPLAINED = """\
+use: CPU (GPUs where jobs ask for them) that pods hold. workers: mean. wait: until a
+job's first worker runs, mean and longest. done: the last job. one job: mean from coming
+to end. fair: least of Jain's index, at rest. moved: workers that left or were pushed
+out. good: goodput, share of workers' time in training. below: seconds below min, all
+jobs. serving: longest until complete."""
 
 
 def outcomes_table(outcomes: Sequence[Outcome], width: int) -> Table:
-    """Return one row for each trace and policy."""
+    """Return a line for each trace, and below it a row for each policy."""
     rows: list[list[str | Text]] = []
     before = ""
     for one in outcomes:
-        name = "" if one.trace == before else one.trace
+        if one.trace != before:
+            rows.append([Text(one.trace, "bold"), *("" for _ in _COLUMNS[1:])])
         before = one.trace
-        bold = "bold" if one.policy == "elastic" else ""
-        rows.append([Text(name, "bold"), *(Text(cell, bold) for cell in _cells(one))])
+        style = "bold" if one.policy == "elastic" else ""
+        rows.append([Text(cell, style) for cell in _cells(one)])
     return columns_table(_COLUMNS, rows, width)
 
 
 def _cells(one: Outcome) -> list[str]:
     return [
-        one.policy,
-        f"{100 * one.use:.1f} %",
+        f"  {one.policy}",
+        f"{100 * one.use:.1f}",
         f"{one.workers:.0f}",
         _seconds(one.first_mean),
-        _seconds(one.first_most),
-        f"{one.never} of {one.jobs}" if one.never else "",
+        # A wait that did not end is longer than any that did.
+        f"{one.never} never" if one.never else _seconds(one.first_most),
         _seconds(one.makespan),
         _seconds(one.completion),
         "" if one.fairness is None else f"{one.fairness:.3f}",
         str(one.moved) if one.moved else "0",
-        "" if one.goodput is None else f"{100 * one.goodput:.0f} %",
+        "" if one.goodput is None else f"{100 * one.goodput:.0f}%",
         _seconds(one.below_floor) if one.below_floor >= 0.05 else "0 s",
-        _serving(one),
+        "never" if one.serving_late else _seconds(one.serving_most),
     ]
 
 
-def _serving(one: Outcome) -> str:
-    if one.serving_late:
-        return "never"
-    return _seconds(one.serving_most)
-
-
 def _seconds(value: float | None) -> str:
+    """Return a time in six cells: policies are easier to compare in one unit."""
     if value is None:
         return ""
-    return f"{value:.1f} s" if value < 100 else text.duration(value)
+    if value < 99.95:
+        return f"{value:.1f} s"
+    return f"{value:.0f} s" if value < 9999.5 else f"{value / 3600:.1f} h"

@@ -17,6 +17,14 @@ JOBS = [
     ROOT / "tests" / "chart" / "values" / "everything.yaml",
 ]
 
+BASE_VALUES = """\
+kind: job
+job:
+  name: digits
+  model: {definition: a.b}
+  data: {training: d}
+"""
+
 
 @pytest.mark.parametrize("file", JOBS, ids=lambda file: file.stem)
 def test_a_values_file_comes_back_the_same(file):
@@ -161,3 +169,37 @@ job:
     for comment in comments:
         assert f"# {comment}\n" in there
         assert f"# {comment}\n" in back
+
+
+def test_kubectl_reads_what_we_read() -> None:
+    """PyYAML reads YAML 1.1, as kubectl does, but for `y` and `n`."""
+    text = """\
+kind: job
+job:
+  name: digits
+  model: {definition: a.b, params: {list: [off, 007]}}  # of model
+  data: {training: d}
+  training: {epochs: 010}
+  env: {DEBUG: on, SURE: "no"}
+"""
+    there = converted(text, source="values.yaml")
+    assert "# of model\n" in there
+    found = yaml.safe_load(there)["spec"]["job"]
+    assert found["model"]["params"] == {"list": ["off", 7]}
+    assert found["training"] == {"epochs": 10}
+    assert found["env"] == {"DEBUG": "on", "SURE": "no"}
+    back = converted(there, source="job.yaml")
+    values, _ = parse_values(text, source="values.yaml")
+    assert parse_values(back, source="back") == (values, [])
+
+
+def test_a_key_that_kubectl_takes_for_no_text_is_quoted() -> None:
+    text = BASE_VALUES + "  env: {on: a, N: b, y: c}\n"
+    there = converted(text, source="values.yaml")
+    assert '"N": b' in there
+    assert '"y": c' in there
+    assert yaml.safe_load(there)["spec"]["job"]["env"] == {
+        "on": "a",
+        "N": "b",
+        "y": "c",
+    }
