@@ -33,7 +33,7 @@ _MOST_STEPS = 64
 # sent; with a wait, which brings it nearer, at most about twice as long.
 _PACE_SECONDS = 0.6
 _PACE_OF_STEP = 0.15  # of a long one, which leaves the line free
-_OVER_SECONDS = 0.1
+_OVER_SECONDS = 0.15
 _USUAL_STEPS = 9  # whose median is usual
 _LEAST_STEPS = 8
 _MOST_BYTES = 1 << 30

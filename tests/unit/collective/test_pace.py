@@ -11,7 +11,7 @@ from elasticdl.collective.sponsoring import pace_seconds
         (0.01, 0.01, 0.01),
         (0.1, 0.2, 0.1),
         (0.6, 0.7, 0.6),
-        (0.6, 1.1, 0.2),  # the line is shared with the newcomer
+        (0.6, 1.1, 0.25),  # the line is shared with the newcomer
         (0.6, 2.0, 0.0),
         (2.0, 2.0, 0.6),
         (10.0, 10.0, 1.5),
