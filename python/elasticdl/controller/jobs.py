@@ -8,7 +8,8 @@ and its specification parsed again only when its text has changed. Made by
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +41,8 @@ Json = dict[str, Any]
 # A living controller renews when a third of a grant's time is over; a bit more for its
 # clock, and for an API server that was away.
 _LIVING = 0.5
+# Texts whose brackets nest deeper take seconds to be refused, in which nothing is planned.
+_MOST_NESTED = 100
 # What texts may cause that nobody checked: the templates, and a platform of another
 # version.
 _UNREADABLE = (
@@ -157,6 +160,7 @@ class JobReader:
         metadata, data = item["metadata"], item["data"]
         text = tuple(data.get(k, "") for k in _KEYS)
         if key not in self._parsed or self._parsed[key][0] != text:
+            _refuse_nested(text)
             self._parsed[key] = (text, *_parse(key, data))
         _, spec, job = self._parsed[key]
         if spec is None:
@@ -207,6 +211,15 @@ def is_foreign(grant: Grant, *, by: str, now: float) -> bool:
     if not grant.by or grant.by == by or not grant.in_force(now=now):
         return False
     return now < grant.until - (1 - _LIVING) * grant.lasts
+
+
+def _refuse_nested(texts: Iterable[str]) -> None:
+    for text in texts:
+        depth = 0
+        for bracket in re.findall(r"[\[\]{}]", text):
+            depth = max(0, depth + (1 if bracket in "[{" else -1))
+            if depth > _MOST_NESTED:
+                raise ValueError(f"brackets nest deeper than {_MOST_NESTED} levels")
 
 
 def _parse(key: JobKey, data: Mapping[str, str]) -> tuple[JobSpec | None, Job]:

@@ -248,6 +248,7 @@ def test_a_specification_that_nobody_could_run_is_no_job():
         {"worker.yaml": "spec: {nodeSelector: {a: b, 1: c}}"},
         {"worker.yaml": "spec: {x: 2024-13-45}"},
         {"worker.yaml": "spec: " + "[" * 1100 + "]" * 1100},
+        {"worker.yaml": "spec: " + "[" * 100_000},
         {"worker.yaml": TEMPLATE.replace("1500m", "1e306")},
         {"worker.yaml": "spec: {overhead: {cpu: -1}}"},
         {"worker.yaml": TEMPLATE.replace("nvidia.com/gpu", "pods")},
