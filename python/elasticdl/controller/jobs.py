@@ -41,7 +41,7 @@ Json = dict[str, Any]
 # A living controller renews when a third of a grant's time is over; a bit more for its
 # clock, and for an API server that was away.
 _LIVING = 0.5
-# Texts whose brackets nest deeper take seconds to be refused, in which nothing is planned.
+# Texts whose brackets nest deeper take seconds to be refused; nothing is planned then.
 _MOST_NESTED = 100
 # What texts may cause that nobody checked: the templates, and a platform of another
 # version.
