@@ -45,6 +45,9 @@ _SOFT_SECONDS = 10.0
 # A Secret that is there: of an earlier job, and about to go, or ours. Collecting takes
 # seconds.
 _COLLECTED_SECONDS = 30.0
+# Of an object that the server does not make now, until it is told: some seconds. A
+# webhook may be away for long.
+_QUIET_TRIES = 4
 _CONFLICT, _ABSENT = 409, 404
 
 
@@ -115,7 +118,7 @@ class Controller:
             self._refused.pop(name, None)
             return
         if self._refused.get(name) != outcome.refused:
-            log.info("TrainingJob %s: %s", name, outcome.refused.message)
+            log.info("TrainingJob %s: %s", name, outcome.refused.message[:1000])
         self._refused[name] = outcome.refused
         self._look_again(name, _LOOK_AGAIN_SECONDS)
 
@@ -127,13 +130,18 @@ class Controller:
                 return Outcome(job.made, decision, values)
             case Edit(patch=patch, made=made):
                 path = f"/api/v1/namespaces/{job.namespace}/configmaps"
-                changed = await self._api.request(
-                    "PATCH",
-                    f"{path}/{config_map_name(job.name)}",
-                    query={"fieldManager": FIELD_MANAGER},
-                    body=patch,
-                    content_type=MERGE_PATCH,
-                )
+                try:
+                    changed = await self._api.request(
+                        "PATCH",
+                        f"{path}/{config_map_name(job.name)}",
+                        query={"fieldManager": FIELD_MANAGER},
+                        body=patch,
+                        content_type=MERGE_PATCH,
+                    )
+                except ApiError as error:
+                    if error.status == _ABSENT:
+                        raise  # a watch tells of it
+                    return Outcome(job.made, self._refusal(job, error), values)
                 self._watched.note(changed)
                 log.info("TrainingJob %s: its specification was changed", job.name)
                 return Outcome(made, None, values)
@@ -156,15 +164,20 @@ class Controller:
             try:
                 await self._call(job, step)
             except ApiError as error:
-                if error.transient:
-                    raise
-                refused = Refused(Reason.NOT_APPLIED, str(error))
-                return Outcome(job.made, refused, wanted.values)
+                return Outcome(job.made, self._refusal(job, error), wanted.values)
         log.info(
             "TrainingJob %s: run %d is there, %d objects",
             job.name, planned.made.run, len(planned.made.objects),
         )  # fmt: skip
         return Outcome(planned.made, None, wanted.values)
+
+    def _refusal(self, job: TrainingJob, error: ApiError) -> Refused:
+        """Return what is told of a refusal. Raises one that may be over in a moment."""
+        backoff = self._backoffs.get(job.name)
+        tries = backoff.tries if backoff is not None else 0
+        if error.transient and (not error.status or tries < _QUIET_TRIES):
+            raise error
+        return Refused(Reason.NOT_APPLIED, str(error))
 
     async def _call(self, job: TrainingJob, step: Step) -> None:
         query = {"fieldManager": FIELD_MANAGER}
@@ -229,13 +242,20 @@ class Controller:
             return
         self._wrote[job.name] = now
         path = path_of(job.namespace, job.name)
-        changed = await self._api.request(
-            "PATCH",
-            f"{path}/status",
-            query={"fieldManager": FIELD_MANAGER},
-            body=patch,
-            content_type=MERGE_PATCH,
-        )
+        try:
+            changed = await self._api.request(
+                "PATCH",
+                f"{path}/status",
+                query={"fieldManager": FIELD_MANAGER},
+                # What was done may be about one of this name that is gone.
+                body={"metadata": {"resourceVersion": job.version}, **patch},
+                content_type=MERGE_PATCH,
+            )
+        except ApiError as error:
+            if error.status == _ABSENT:
+                # Else what is collected now is made again, until a watch tells.
+                self._watched.forget(job)
+            raise
         self._watched.note(changed)
 
     def _look_again(self, name: str, seconds: float) -> None:

@@ -64,7 +64,8 @@ def reconcile(job: TrainingJob, seen: Seen) -> Decision:
         if job.made == made and _in_force(seen) == values.job:
             return Settled(made)
         text = dump_values(ValuesFile(kind="job", job=values.job))
-        return Edit(values, made, {"data": {KEY_JOB: text}})
+        of = {"uid": (seen.config_map or {}).get("metadata", {}).get("uid")}
+        return Edit(values, made, {"metadata": of, "data": {KEY_JOB: text}})
     return _submission(job, seen, Submit(values, PlatformDefaults(), made))
 
 

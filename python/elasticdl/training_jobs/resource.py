@@ -56,6 +56,7 @@ class TrainingJob:
     name: str
     namespace: str
     uid: str
+    version: str  # changes with each write
     generation: int
     leaving: bool  # it is being deleted
     manifest: Json = field(repr=False)
@@ -71,6 +72,7 @@ class TrainingJob:
             name=about["name"],
             namespace=about["namespace"],
             uid=about["uid"],
+            version=str(about.get("resourceVersion") or ""),
             generation=int(about.get("generation") or 0),
             leaving="deletionTimestamp" in about,
             manifest=manifest,
