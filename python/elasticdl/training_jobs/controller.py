@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from elasticdl.client.cluster.training_jobs import path_of
+from elasticdl.client.cluster.training_jobs import owner_of, path_of
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import config_map_name
 from elasticdl.job.values.training_job import read_manifest
@@ -22,7 +22,7 @@ from elasticdl.kube.errors import ApiError, Backoff
 from elasticdl.training_jobs.changes import FIELD_MANAGER, changes
 from elasticdl.training_jobs.reconcile import reconcile
 from elasticdl.training_jobs.rendering import Renderer
-from elasticdl.training_jobs.resource import Seen, TrainingJob
+from elasticdl.training_jobs.resource import Json, Seen, TrainingJob
 from elasticdl.training_jobs.telling import Outcome, is_soft, patch_of, status_of
 from elasticdl.training_jobs.verdicts import (
     Changes,
@@ -124,6 +124,13 @@ class Controller:
 
     async def _carry_out(self, job: TrainingJob, seen: Seen) -> Outcome:
         decision = reconcile(job, seen)
+        # One without the label of a job is not watched.
+        if (
+            isinstance(decision, Submit)
+            and seen.config_map is None
+            and (theirs := await self._somebody_elses(job))
+        ):
+            decision = reconcile(job, replace(seen, config_map=theirs))
         values, _ = read_manifest(job.manifest)
         match decision:
             case Refused():
@@ -149,6 +156,18 @@ class Controller:
                 return await self._submit(job, seen, decision)
             case _:
                 return Outcome(decision.made, None, values)
+
+    async def _somebody_elses(self, job: TrainingJob) -> Json | None:
+        """Return the ConfigMap that has the name of this job's, if it is not its."""
+        path = f"/api/v1/namespaces/{job.namespace}/configmaps"
+        name = config_map_name(job.name)
+        try:
+            found = await self._api.request("GET", f"{path}/{name}")
+        except ApiError as error:
+            if error.status != _ABSENT:
+                raise
+            return None
+        return None if (owner_of(found) or {}).get("uid") == job.uid else found
 
     async def _submit(self, job: TrainingJob, seen: Seen, wanted: Submit) -> Outcome:
         loop = asyncio.get_running_loop()

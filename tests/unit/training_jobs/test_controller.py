@@ -185,6 +185,27 @@ def test_a_trainingjob_that_is_gone_is_not_made_again_though_no_watch_told_of_it
     assert server.asked[f"PATCH {CORE}/elasticdl-a"] == 1
 
 
+def test_a_configmap_that_has_the_name_of_a_jobs_and_no_label_is_left_alone():
+    server = Server()
+    platform = "defaults: {images: {registry: registry.example}}"
+    theirs = {"kind": "ConfigMap", "metadata": {"name": "elasticdl-a", "uid": "7"}}
+    server.scripts = {
+        OWN: [listing(manifest("a"))],
+        CORE: [listing({"metadata": {"name": "elasticdl.defaults"},
+                        "data": {"jobs.yaml": platform}})],
+        BATCH: [listing()],
+        "/api/v1/namespaces/ml": [(200, {"metadata": {"name": "ml"}})],
+        f"{CORE}/elasticdl-a": [(200, theirs)],
+        f"PATCH {CORE}/elasticdl-a": [(200, theirs)],
+        f"PATCH {OWN}/a/status": [(200, {"kind": "None", "metadata": {"name": "a"}})],
+    }  # fmt: skip
+    path = f"PATCH {OWN}/a/status"
+    controlled(server, lambda: server.asked[path] > 0, OneJob("helm"))
+    status = server.sent[path][0]["status"]
+    assert status["conditions"][0]["reason"] == "NameTaken"
+    assert server.asked[f"PATCH {CORE}/elasticdl-a"] == 0
+
+
 def test_what_was_made_before_a_call_failed_is_not_taken_for_an_earlier_jobs():
     server = Server()
     platform = "defaults: {images: {registry: registry.example}}"
