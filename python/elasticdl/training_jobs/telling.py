@@ -112,10 +112,18 @@ def _state(
     given_up = _given_up(seen)
     if given_up is not None and not (status is not None and status.state.ended):
         return str(JobState.FAILED), given_up
+    # Nor does it when its Job is cleaned up.
+    cleaned = seen.config_map is not None and not seen.masters
+    if cleaned and job.was_told_ended(outcome.made.run):
+        return _end_without_words(job, outcome)
     if status is not None:
         return str(status.state), status.message
     if _has_turned(seen, "Complete") is not None:
         return _end_without_words(job, outcome)
+    return _before_it_began(seen, outcome)
+
+
+def _before_it_began(seen: Seen, outcome: Outcome) -> tuple[str, str]:
     refused = outcome.refused
     if refused is not None and seen.config_map is None:
         waits = refused.reason is Reason.WAITING
@@ -147,9 +155,15 @@ def _has_turned(seen: Seen, kind: str) -> Json | None:
 
 def _end_without_words(job: TrainingJob, outcome: Outcome) -> tuple[str, str]:
     """Return how a job ended whose status is gone: as it was told, if it was."""
-    told_state = str(job.status.get("state") or "")
-    if told_state in _OVER and job.made.run == outcome.made.run:
-        return told_state, str(job.status.get("message") or "")
+    if job.was_told_ended(outcome.made.run):
+        # Its message may be about a refused edit; those of conditions are about an end.
+        ends = [
+            one
+            for one in job.status.get("conditions") or []
+            if one.get("type") in ("Complete", "Failed") and one.get("status") == "True"
+        ]
+        message = (ends[0] if ends else job.status).get("message")
+        return str(job.status["state"]), str(message or "")
     return (
         str(JobState.STOPPED),
         "its master has ended, and what it said is gone with its ConfigMap",

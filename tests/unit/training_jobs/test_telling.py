@@ -109,6 +109,14 @@ def test_a_job_whose_master_is_given_up_has_failed_whatever_it_said_last():
     assert conditions(status)["Failed"] == ("True", "Failed")
     assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
     assert status["replicas"] == 0
+    # It stays so when its master's Job is cleaned up, until it is run again.
+    cleaned = there(job, status_map=status_map(), masters=())
+    again = told(training_job(status), cleaned)
+    assert (again["state"], again["message"]) == (status["state"], status["message"])
+    assert conditions(again)["Failed"] == ("True", "Failed")
+    edit = told(training_job(again), cleaned, Refused(Reason.IMMUTABLE, "not now"))
+    assert edit["message"] == "not now"
+    assert told(training_job(edit), cleaned)["message"] == status["message"]
     # One that said how it ended has ended so.
     over = status_map(state=JobState.STOPPED)
     status = told(job, there(job, status_map=over, masters=(given_up,)))
