@@ -120,7 +120,10 @@ class Controller:
         if self._refused.get(name) != outcome.refused:
             log.info("TrainingJob %s: %s", name, outcome.refused.message[:1000])
         self._refused[name] = outcome.refused
-        self._look_again(name, _LOOK_AGAIN_SECONDS)
+        # One that cannot be read is the same until it is edited, and takes seconds if
+        # it is large.
+        if outcome.values is not None:
+            self._look_again(name, _LOOK_AGAIN_SECONDS)
 
     async def _carry_out(self, job: TrainingJob, seen: Seen) -> Outcome:
         decision = reconcile(job, seen)

@@ -9,6 +9,7 @@ from typing import Any
 
 from elasticdl.client.cluster.api import ClusterClient, Where
 from elasticdl.client.cluster.helm import Helm, HelmProgram, Values
+from elasticdl.job.names import LABEL_JOB
 from elasticdl.training_jobs.controller import Controller
 from elasticdl.training_jobs.reconcile import reconcile
 from elasticdl.training_jobs.rendering import Renderer
@@ -204,6 +205,24 @@ def test_a_configmap_that_has_the_name_of_a_jobs_and_no_label_is_left_alone():
     status = server.sent[path][0]["status"]
     assert status["conditions"][0]["reason"] == "NameTaken"
     assert server.asked[f"PATCH {CORE}/elasticdl-a"] == 0
+
+
+def test_a_mistake_is_read_again_only_when_something_is_another(monkeypatch):
+    # A large one takes seconds, in which no other one is looked at.
+    monkeypatch.setattr("elasticdl.training_jobs.controller._LOOK_AGAIN_SECONDS", 0.05)
+    theirs = {"metadata": {"name": "elasticdl-a", "labels": {LABEL_JOB: "a"}}}
+    wrong = manifest("b", job__worker__replicas=-1)
+    server = Server()
+    server.scripts = {
+        OWN: [listing(manifest("a"), wrong)],
+        CORE: [listing(theirs)],
+        BATCH: [listing()],
+    }
+    for name in "ab":
+        answer = 200, {"kind": "None", "metadata": {"name": name}}
+        server.scripts[f"PATCH {OWN}/{name}/status"] = [answer]
+    controlled(server, lambda: server.asked[f"PATCH {OWN}/a/status"] > 3)
+    assert server.asked[f"PATCH {OWN}/b/status"] == 1
 
 
 def test_what_was_made_before_a_call_failed_is_not_taken_for_an_earlier_jobs():
