@@ -17,7 +17,13 @@ from elasticdl.client.cluster.objects import (
     stop_reason,
 )
 from elasticdl.client.cluster.training_jobs import owner_of
-from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
+from elasticdl.job.names import (
+    ANNOTATION_MESSAGE,
+    ANNOTATION_STATE,
+    LABEL_JOB,
+    LABEL_ROLE,
+    Role,
+)
 from elasticdl.job.spec.job import JobSpec, Strategy
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.document import ValuesFile
@@ -115,11 +121,11 @@ def _state(
     # Nor does it when its Job is cleaned up.
     cleaned = seen.config_map is not None and not seen.masters
     if cleaned and job.was_told_ended(outcome.made.run):
-        return _end_without_words(job, outcome)
+        return _end_without_words(job, seen, outcome)
     if status is not None:
         return str(status.state), status.message
     if _has_turned(seen, "Complete") is not None:
-        return _end_without_words(job, outcome)
+        return _end_without_words(job, seen, outcome)
     return _before_it_began(seen, outcome)
 
 
@@ -153,7 +159,9 @@ def _has_turned(seen: Seen, kind: str) -> Json | None:
     return None
 
 
-def _end_without_words(job: TrainingJob, outcome: Outcome) -> tuple[str, str]:
+def _end_without_words(
+    job: TrainingJob, seen: Seen, outcome: Outcome
+) -> tuple[str, str]:
     """Return how a job ended whose status is gone: as it was told, if it was."""
     if job.was_told_ended(outcome.made.run):
         # Its message may be about a refused edit; those of conditions are about an end.
@@ -164,6 +172,10 @@ def _end_without_words(job: TrainingJob, outcome: Outcome) -> tuple[str, str]:
         ]
         message = (ends[0] if ends else job.status).get("message")
         return str(job.status["state"]), str(message or "")
+    about = (newest(seen.masters) or {}).get("metadata", {})
+    marks = about.get("annotations") or {}
+    if marks.get(ANNOTATION_STATE) in _OVER:
+        return str(marks[ANNOTATION_STATE]), str(marks.get(ANNOTATION_MESSAGE) or "")
     return (
         str(JobState.STOPPED),
         "its master has ended, and what it said is gone with its ConfigMap",

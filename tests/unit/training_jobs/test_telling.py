@@ -4,7 +4,7 @@ import json
 
 import jsonschema
 import pytest
-from elasticdl.job.names import ANNOTATION_STOP
+from elasticdl.job.names import ANNOTATION_MESSAGE, ANNOTATION_STATE, ANNOTATION_STOP
 from elasticdl.job.values.structural import definition
 from elasticdl.job.values.training_job import read_manifest
 from elasticdl.job.words import JobState
@@ -134,6 +134,11 @@ def test_a_job_whose_master_is_done_does_not_wait_for_it_to_begin():
         "its master has ended, and what it said is gone with its ConfigMap",
     )
     assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
+    # It says on its Job how it ended.
+    marks = {ANNOTATION_STATE: "stopped", ANNOTATION_MESSAGE: "by hand"}
+    marked = {**over, "metadata": {**over["metadata"], "annotations": marks}}
+    status = told(job, there(job, masters=(marked,)))
+    assert (status["state"], status["message"]) == ("stopped", "by hand")
     # What it said is known.
     ended = told(job, there(job, status_map=status_map(report=True), masters=(over,)))
     status = told(training_job(ended), there(job, masters=(over,)))
