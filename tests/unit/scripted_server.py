@@ -25,6 +25,7 @@ class Server:
     def __init__(self) -> None:
         self.scripts: dict[str, list[Any]] = {}
         self.asked: dict[str, int] = defaultdict(int)
+        self.sent: dict[str, list[Any]] = defaultdict(list)  # bodies, by path
         self.over = threading.Event()
         server = self
 
@@ -49,8 +50,9 @@ class Server:
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         path, _, query = handler.path.partition("?")
         if handler.command != "GET":
-            handler.rfile.read(int(handler.headers["Content-Length"]))
+            body = handler.rfile.read(int(handler.headers["Content-Length"]))
             path = f"{handler.command} {path}"
+            self.sent[path].append(json.loads(body) if body else None)
         watch = "watch=true" in query
         key = f"{path}?watch" if watch else path
         script = self.scripts.get(key, [])

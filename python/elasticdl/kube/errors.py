@@ -60,6 +60,11 @@ class Backoff:
         self._longest = longest_seconds
         self._tries = 0
 
+    @property
+    def tries(self) -> int:
+        """Return how often a pause was asked for since the last success."""
+        return self._tries
+
     def next_seconds(self, least: float = 0.0) -> float:
         """Return the next pause in seconds; at least what the server asked for."""
         share = random.random()

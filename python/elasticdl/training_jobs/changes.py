@@ -10,8 +10,8 @@ import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from elasticdl.client.cluster.objects import name_of
-from elasticdl.job.names import LABEL_MANAGED_BY
+from elasticdl.client.cluster.objects import name_of, stop_reason
+from elasticdl.job.names import ANNOTATION_STOP, LABEL_MANAGED_BY, master_job_name
 from elasticdl.training_jobs.resource import Json, Seen, TrainingJob
 from elasticdl.training_jobs.verdicts import (
     Changes,
@@ -51,6 +51,10 @@ def changes(
     if frozen := _frozen(job, seen, wanted, objects):
         return frozen
     stamped = [_stamped(job, one) for one in sorted(objects, key=_order)]
+    if _stops_another_run(job, seen, wanted):
+        # Else its master would have to begin first, and a queue may hold that.
+        about = next(one for one in stamped if one["kind"] == _FIRST)["metadata"]
+        about["annotations"] = {**(about.get("annotations") or {}), ANNOTATION_STOP: ""}
     steps = [
         Step(
             Verb.CREATE if one["kind"] == "Secret" else Verb.APPLY,
@@ -97,6 +101,14 @@ def _stamped(job: TrainingJob, thing: Json) -> Json:
     about["ownerReferences"] = [job.reference]
     about.setdefault("labels", {})[LABEL_MANAGED_BY] = FIELD_MANAGER
     return stamped
+
+
+def _stops_another_run(job: TrainingJob, seen: Seen, wanted: Submit) -> bool:
+    """Whether the request to stop was for the run before the one that is made."""
+    if seen.config_map is None or not stop_reason(seen.config_map):
+        return False
+    of_this = master_job_name(job.name, wanted.made.run)
+    return of_this not in map(name_of, seen.masters)
 
 
 def _frozen(

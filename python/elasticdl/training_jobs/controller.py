@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from elasticdl.client.cluster.training_jobs import path_of
+from elasticdl.client.cluster.training_jobs import owner_of, path_of
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import config_map_name
 from elasticdl.job.values.training_job import read_manifest
@@ -22,7 +22,7 @@ from elasticdl.kube.errors import ApiError, Backoff
 from elasticdl.training_jobs.changes import FIELD_MANAGER, changes
 from elasticdl.training_jobs.reconcile import reconcile
 from elasticdl.training_jobs.rendering import Renderer
-from elasticdl.training_jobs.resource import Seen, TrainingJob
+from elasticdl.training_jobs.resource import Json, Seen, TrainingJob
 from elasticdl.training_jobs.telling import Outcome, is_soft, patch_of, status_of
 from elasticdl.training_jobs.verdicts import (
     Changes,
@@ -45,6 +45,9 @@ _SOFT_SECONDS = 10.0
 # A Secret that is there: of an earlier job, and about to go, or ours. Collecting takes
 # seconds.
 _COLLECTED_SECONDS = 30.0
+# Of an object that the server does not make now, until it is told: some seconds. A
+# webhook may be away for long.
+_QUIET_TRIES = 4
 _CONFLICT, _ABSENT = 409, 404
 
 
@@ -115,25 +118,40 @@ class Controller:
             self._refused.pop(name, None)
             return
         if self._refused.get(name) != outcome.refused:
-            log.info("TrainingJob %s: %s", name, outcome.refused.message)
+            log.info("TrainingJob %s: %s", name, outcome.refused.message[:1000])
         self._refused[name] = outcome.refused
-        self._look_again(name, _LOOK_AGAIN_SECONDS)
+        # One that cannot be read is the same until it is edited, and takes seconds if
+        # it is large.
+        if outcome.values is not None:
+            self._look_again(name, _LOOK_AGAIN_SECONDS)
 
     async def _carry_out(self, job: TrainingJob, seen: Seen) -> Outcome:
         decision = reconcile(job, seen)
+        # One without the label of a job is not watched.
+        if (
+            isinstance(decision, Submit)
+            and seen.config_map is None
+            and (theirs := await self._somebody_elses(job))
+        ):
+            decision = reconcile(job, replace(seen, config_map=theirs))
         values, _ = read_manifest(job.manifest)
         match decision:
             case Refused():
                 return Outcome(job.made, decision, values)
             case Edit(patch=patch, made=made):
                 path = f"/api/v1/namespaces/{job.namespace}/configmaps"
-                changed = await self._api.request(
-                    "PATCH",
-                    f"{path}/{config_map_name(job.name)}",
-                    query={"fieldManager": FIELD_MANAGER},
-                    body=patch,
-                    content_type=MERGE_PATCH,
-                )
+                try:
+                    changed = await self._api.request(
+                        "PATCH",
+                        f"{path}/{config_map_name(job.name)}",
+                        query={"fieldManager": FIELD_MANAGER},
+                        body=patch,
+                        content_type=MERGE_PATCH,
+                    )
+                except ApiError as error:
+                    if error.status == _ABSENT:
+                        raise  # a watch tells of it
+                    return Outcome(job.made, self._refusal(job, error), values)
                 self._watched.note(changed)
                 log.info("TrainingJob %s: its specification was changed", job.name)
                 return Outcome(made, None, values)
@@ -141,6 +159,18 @@ class Controller:
                 return await self._submit(job, seen, decision)
             case _:
                 return Outcome(decision.made, None, values)
+
+    async def _somebody_elses(self, job: TrainingJob) -> Json | None:
+        """Return the ConfigMap that has the name of this job's, if it is not its."""
+        path = f"/api/v1/namespaces/{job.namespace}/configmaps"
+        name = config_map_name(job.name)
+        try:
+            found = await self._api.request("GET", f"{path}/{name}")
+        except ApiError as error:
+            if error.status != _ABSENT:
+                raise
+            return None
+        return None if (owner_of(found) or {}).get("uid") == job.uid else found
 
     async def _submit(self, job: TrainingJob, seen: Seen, wanted: Submit) -> Outcome:
         loop = asyncio.get_running_loop()
@@ -156,15 +186,20 @@ class Controller:
             try:
                 await self._call(job, step)
             except ApiError as error:
-                if error.transient:
-                    raise
-                refused = Refused(Reason.NOT_APPLIED, str(error))
-                return Outcome(job.made, refused, wanted.values)
+                return Outcome(job.made, self._refusal(job, error), wanted.values)
         log.info(
             "TrainingJob %s: run %d is there, %d objects",
             job.name, planned.made.run, len(planned.made.objects),
         )  # fmt: skip
         return Outcome(planned.made, None, wanted.values)
+
+    def _refusal(self, job: TrainingJob, error: ApiError) -> Refused:
+        """Return what is told of a refusal. Raises one that may be over in a moment."""
+        backoff = self._backoffs.get(job.name)
+        tries = backoff.tries if backoff is not None else 0
+        if error.transient and (not error.status or tries < _QUIET_TRIES):
+            raise error
+        return Refused(Reason.NOT_APPLIED, str(error))
 
     async def _call(self, job: TrainingJob, step: Step) -> None:
         query = {"fieldManager": FIELD_MANAGER}
@@ -229,13 +264,20 @@ class Controller:
             return
         self._wrote[job.name] = now
         path = path_of(job.namespace, job.name)
-        changed = await self._api.request(
-            "PATCH",
-            f"{path}/status",
-            query={"fieldManager": FIELD_MANAGER},
-            body=patch,
-            content_type=MERGE_PATCH,
-        )
+        try:
+            changed = await self._api.request(
+                "PATCH",
+                f"{path}/status",
+                query={"fieldManager": FIELD_MANAGER},
+                # What was done may be about one of this name that is gone.
+                body={"metadata": {"resourceVersion": job.version}, **patch},
+                content_type=MERGE_PATCH,
+            )
+        except ApiError as error:
+            if error.status == _ABSENT:
+                # Else what is collected now is made again, until a watch tells.
+                self._watched.forget(job)
+            raise
         self._watched.note(changed)
 
     def _look_again(self, name: str, seconds: float) -> None:

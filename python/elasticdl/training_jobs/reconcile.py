@@ -64,7 +64,8 @@ def reconcile(job: TrainingJob, seen: Seen) -> Decision:
         if job.made == made and _in_force(seen) == values.job:
             return Settled(made)
         text = dump_values(ValuesFile(kind="job", job=values.job))
-        return Edit(values, made, {"data": {KEY_JOB: text}})
+        of = {"uid": (seen.config_map or {}).get("metadata", {}).get("uid")}
+        return Edit(values, made, {"metadata": of, "data": {KEY_JOB: text}})
     return _submission(job, seen, Submit(values, PlatformDefaults(), made))
 
 
@@ -172,7 +173,11 @@ def _is_there(job: TrainingJob, seen: Seen, values: ValuesFile) -> bool:
     """Whether the run has its objects, or has ended and needs none any more."""
     if seen.config_map is None:
         return False
-    return _has_master(job.name, seen, values.run) or has_ended(seen)
+    return (
+        _has_master(job.name, seen, values.run)
+        or has_ended(seen)
+        or job.was_told_ended(values.run)
+    )
 
 
 def _has_master(name: str, seen: Seen, run: int) -> bool:
@@ -221,7 +226,10 @@ def _not_allowed(
 
 def _too_late(job: TrainingJob, seen: Seen, values: ValuesFile) -> Refused | None:
     """Return the refusal of an edit that the master would refuse, or never read."""
-    if not _has_master(job.name, seen, values.run):
+    over = has_ended(seen) or job.was_told_ended(values.run)
+    if not _has_master(job.name, seen, values.run) and not (
+        over and job.made.run == values.run
+    ):
         return None
     before = _in_force(seen)
     status, _ = told(seen)
@@ -229,7 +237,7 @@ def _too_late(job: TrainingJob, seen: Seen, values: ValuesFile) -> Refused | Non
         f"take the change back, or raise `run` to {values.run + 1} with it: then all "
         "of the job starts anew, from its newest checkpoint"
     )
-    if has_ended(seen):
+    if over:
         problem = Problem(
             "spec", "a change of a job that has ended", "`run` raised with it",
             f"set `run` to {values.run + 1} to run it again",

@@ -12,8 +12,10 @@ from typing import Any
 
 from elasticdl.job.names import LABEL_JOB
 from elasticdl.job.values.training_job import API_VERSION, KIND
+from elasticdl.job.words import JobState
 
 Json = dict[str, Any]
+_OVER = tuple(state for state in JobState if state.ended)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class TrainingJob:
     name: str
     namespace: str
     uid: str
+    version: str  # changes with each write
     generation: int
     leaving: bool  # it is being deleted
     manifest: Json = field(repr=False)
@@ -71,6 +74,7 @@ class TrainingJob:
             name=about["name"],
             namespace=about["namespace"],
             uid=about["uid"],
+            version=str(about.get("resourceVersion") or ""),
             generation=int(about.get("generation") or 0),
             leaving="deletionTimestamp" in about,
             manifest=manifest,
@@ -81,6 +85,10 @@ class TrainingJob:
     def made(self) -> Made:
         """What was made of it."""
         return Made.of(self.status)
+
+    def was_told_ended(self, run: int) -> bool:
+        """Whether its status says that this run is over."""
+        return self.made.run == run and self.status.get("state") in _OVER
 
     @property
     def reference(self) -> Json:

@@ -17,7 +17,13 @@ from elasticdl.client.cluster.objects import (
     stop_reason,
 )
 from elasticdl.client.cluster.training_jobs import owner_of
-from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
+from elasticdl.job.names import (
+    ANNOTATION_MESSAGE,
+    ANNOTATION_STATE,
+    LABEL_JOB,
+    LABEL_ROLE,
+    Role,
+)
 from elasticdl.job.spec.job import JobSpec, Strategy
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.document import ValuesFile
@@ -32,6 +38,8 @@ REFUSED = "refused"
 # What changes with each step of a job: written now and then.
 SOFT = ("loss", "epoch", "recordsDone")
 _LONGEST_MESSAGE = 1000
+# A status that is too large is kept by no API server.
+_LONGEST_OF_CONDITION = 20_000
 _OVER = tuple(state for state in JobState if state.ended)
 
 
@@ -48,7 +56,7 @@ def status_of(job: TrainingJob, seen: Seen, outcome: Outcome, *, now: str) -> Js
     """Return the status that a TrainingJob has now."""
     seen = _of_this(job, seen)
     status, report = told(seen)
-    state, message = _state(seen, outcome, status, report)
+    state, message = _state(job, seen, outcome, status, report)
     over = state in _OVER
     notice = outcome.refused.message if outcome.refused else message
     shown: Json = {
@@ -98,7 +106,11 @@ def is_soft(patch: Json) -> bool:
 
 
 def _state(
-    seen: Seen, outcome: Outcome, status: JobStatus | None, report: JobReport | None
+    job: TrainingJob,
+    seen: Seen,
+    outcome: Outcome,
+    status: JobStatus | None,
+    report: JobReport | None,
 ) -> tuple[str, str]:
     if report is not None:
         return str(report.status), report.message
@@ -106,8 +118,18 @@ def _state(
     given_up = _given_up(seen)
     if given_up is not None and not (status is not None and status.state.ended):
         return str(JobState.FAILED), given_up
+    # Nor does it when its Job is cleaned up.
+    cleaned = seen.config_map is not None and not seen.masters
+    if cleaned and job.was_told_ended(outcome.made.run):
+        return _end_without_words(job, seen, outcome)
     if status is not None:
         return str(status.state), status.message
+    if _has_turned(seen, "Complete") is not None:
+        return _end_without_words(job, seen, outcome)
+    return _before_it_began(seen, outcome)
+
+
+def _before_it_began(seen: Seen, outcome: Outcome) -> tuple[str, str]:
     refused = outcome.refused
     if refused is not None and seen.config_map is None:
         waits = refused.reason is Reason.WAITING
@@ -123,12 +145,41 @@ def _state(
 
 def _given_up(seen: Seen) -> str | None:
     """Return why Kubernetes starts the master no more; None if it does."""
-    if seen.config_map is None:
+    failed = _has_turned(seen, "Failed")
+    if seen.config_map is None or failed is None:
         return None
+    return f"its master failed: {failed.get('message') or failed.get('reason')}"
+
+
+def _has_turned(seen: Seen, kind: str) -> Json | None:
+    """Return a condition of the newest master's Job, if it holds."""
     for one in (newest(seen.masters) or {}).get("status", {}).get("conditions") or []:
-        if one.get("type") == "Failed" and one.get("status") == "True":
-            return f"its master failed: {one.get('message') or one.get('reason')}"
+        if one.get("type") == kind and one.get("status") == "True":
+            return dict(one)
     return None
+
+
+def _end_without_words(
+    job: TrainingJob, seen: Seen, outcome: Outcome
+) -> tuple[str, str]:
+    """Return how a job ended whose status is gone: as it was told, if it was."""
+    if job.was_told_ended(outcome.made.run):
+        # Its message may be about a refused edit; those of conditions are about an end.
+        ends = [
+            one
+            for one in job.status.get("conditions") or []
+            if one.get("type") in ("Complete", "Failed") and one.get("status") == "True"
+        ]
+        message = (ends[0] if ends else job.status).get("message")
+        return str(job.status["state"]), str(message or "")
+    about = (newest(seen.masters) or {}).get("metadata", {})
+    marks = about.get("annotations") or {}
+    if marks.get(ANNOTATION_STATE) in _OVER:
+        return str(marks[ANNOTATION_STATE]), str(marks.get(ANNOTATION_MESSAGE) or "")
+    return (
+        str(JobState.STOPPED),
+        "its master has ended, and what it said is gone with its ConfigMap",
+    )
 
 
 def _there(status: JobStatus | None) -> int:
@@ -199,7 +250,10 @@ def _dated(
 ) -> Iterable[Json]:
     """Yield conditions; the time of one that has not turned stays."""
     before = {one.get("type"): one for one in job.status.get("conditions") or []}
-    for kind, status, reason, message in made:
+    for kind, status, reason, text in made:
+        message = text
+        if len(text) > _LONGEST_OF_CONDITION:
+            message = f"{text[:_LONGEST_OF_CONDITION]} ..."
         old = before.get(kind, {})
         same = old.get("status") == status and old.get("lastTransitionTime")
         yield {

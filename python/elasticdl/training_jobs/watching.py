@@ -100,6 +100,11 @@ class WatchedNamespace:
             platform=str((platform.get("data") or {}).get(KEY) or ""),
         )
 
+    def forget(self, job: TrainingJob) -> None:
+        """Take it that a TrainingJob is gone, of which its watch has not told yet."""
+        if self._jobs.get(job.name, {}).get("metadata", {}).get("uid") == job.uid:
+            del self._jobs[job.name]
+
     def note(self, item: Json) -> None:
         """Take what a call of ours returned, which a watch will bring later."""
         name = str(item["metadata"]["name"])

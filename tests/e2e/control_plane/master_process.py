@@ -3,7 +3,7 @@
 As `elasticdl.master.main` wires it in a pod, but with a user's access. Writes a line of
 figures each second, for tests of its cost: CPU seconds, MiB, calls of the API so far.
 
-    python master_process.py KUBECONFIG NAMESPACE JOB FOLDER
+    python master_process.py KUBECONFIG NAMESPACE JOB FOLDER [RUN]
 """
 
 import asyncio
@@ -40,12 +40,16 @@ async def figures(path: Path, api: ApiServer) -> None:
             await asyncio.sleep(1.0)
 
 
-async def main(kubeconfig: str, namespace: str, job: str, folder: str) -> None:
+async def main(
+    kubeconfig: str, namespace: str, job: str, folder: str, run: str = "1"
+) -> None:
     job_dir = JobDir(Path(folder))
     api = ApiServer.from_kubeconfig(kubeconfig)
     cluster = await Cluster.connect(
-        api, namespace=namespace, config_map=f"elasticdl-{job}", job=job
+        api, namespace=namespace, config_map=f"elasticdl-{job}", job=job, run=int(run)
     )
+    if int(run) > 1:
+        await cluster.config.forget_stop()
     job_dir.spec_file.write_text(cluster.config.current.job)
     clock = steady_clock()
     ledger = Ledger.open(job_dir.journal_dir, now=clock(), wait_seconds=5.0)

@@ -15,10 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import yaml
+from elasticdl.job import names
 from elasticdl.job.grant import Grant, format_grant
 from elasticdl.kube.api import MERGE_PATCH
 from elasticdl.kube.errors import ApiError
 
+from tests.e2e.control_plane.conftest import BOUND_SECONDS
 from tests.e2e.control_plane.test_controller import Stage
 from tests.e2e.control_plane.test_exporter import run as say_running
 from tests.e2e.control_plane.test_exporter import wait_until
@@ -93,26 +96,29 @@ class Jobs(Stage):
     def __init__(self, rig, folder: Path) -> None:
         super().__init__(rig)
         self.folder = folder
+        self.template = TEMPLATE
         self.data = folder / "train.csv"
         self.data.write_text("a,b\n" + "1,2\n" * 64)
         self.env = {**os.environ, "KUBECONFIG": str(rig.control_plane.kubeconfig)}
 
     def documents(self, name: str, most: int) -> dict[str, str]:
-        pod = TEMPLATE.format(pool=self.rig.namespace)
+        pod = self.template.format(pool=self.rig.namespace)
         values = VALUES.format(name=name, data=self.data)
         return {"job.yaml": values, "ps.yaml": pod, "worker.yaml": pod}
 
     @contextmanager
-    def master(self, name: str):
-        self.job(name)
-        root = self.folder / name
+    def master(self, name: str, run: int = 1):
+        """Run a job's master; the next run is one of the ConfigMap that is there."""
+        if run == 1:
+            self.job(name)
+        root = self.folder / f"{name}-{run}"
         root.mkdir()
         program = Path(__file__).parent / "master_process.py"
-        with (self.folder / f"{name}.log").open("wb") as log:
+        with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [
                     *(sys.executable, program, self.rig.link.kubeconfig),
-                    *(self.rig.namespace, name, root),
+                    *(self.rig.namespace, name, root, str(run)),
                 ],
                 stderr=log,
             )
@@ -121,6 +127,19 @@ class Jobs(Stage):
             finally:
                 process.kill()
                 process.wait()
+
+    @contextmanager
+    def master_pod(self, name: str, run: int):
+        """Have the pod that the controller knows a run of a job by."""
+        pod = yaml.safe_load(self.template.format(pool=self.rig.namespace))
+        full = f"elasticdl-{name}-master-{run}"
+        labels = {names.LABEL_JOB: name, names.LABEL_ROLE: str(names.Role.MASTER)}
+        pod["metadata"] = {"name": full, "labels": labels}
+        requests = pod["spec"]["containers"][0]["resources"]["requests"]
+        requests["cpu"] = "100m"
+        self.rig.admin.call("POST", f"{self.rig.path}/pods", body=pod)
+        yield
+        self.rig.delete_named(full)
 
     def workers(self, name: str) -> int:
         """Return how many workers of a job run."""
@@ -138,6 +157,12 @@ class Jobs(Stage):
             body={"metadata": {"annotations": {"elasticdl.org/stop": "by hand"}}},
             content_type=MERGE_PATCH,
         )
+
+    def ends(self, name: str) -> set[str]:
+        """Return how replicas ended, as the master says."""
+        path = f"configmaps/{names.status_config_map_name(name)}"
+        happened = json.loads(self.rig.get(path)["data"][names.KEY_STATUS])["happened"]
+        return {one["cause"] for one in happened if one["end"]}
 
     def elasticdl(self, *words: str) -> str:
         done = subprocess.run(
@@ -247,6 +272,69 @@ def test_a_worker_that_is_lost_while_a_smaller_grant_comes_is_not_replaced(
         time.sleep(3)
         assert indexes(stage, "a") < before
         assert len(indexes(stage, "a")) == 3
+
+
+def test_a_job_that_is_stopped_and_resumed_obeys_the_controller_again(stage) -> None:
+    stage.node("n1", "8")
+    configs = f"{stage.rig.path}/configmaps/elasticdl-a"
+    with stage.controlling(*CLASSES):
+        with stage.master("a") as process, stage.master_pod("a", 1):
+            wait_until(lambda: stage.workers("a") == 6, "all that fits")
+            stage.stop("a")
+            assert process.wait(20) == 0
+        wait_until(lambda: stage.size("a") == 1, "no more than a minimum for it")
+        assert stage.granted("a").why == "it is stopped"
+        assert not indexes(stage, "a")
+        # As the release does with a higher `run`; the request to stop stays there.
+        again = {"data": {names.KEY_PLATFORM: "run: 2\n"}}
+        stage.rig.admin.call("PATCH", configs, body=again, content_type=MERGE_PATCH)
+        with stage.master_pod("a", 2), stage.master("a", run=2):
+            wait_until(lambda: stage.workers("a") == 6, "all that fits, again")
+            assert stage.size("a") == 6
+
+
+def test_what_is_left_of_a_grant_counts_for_the_next_run_of_a_job(stage) -> None:
+    stage.node("n1", "8")
+    with stage.master("a") as process:
+        # It is granted 4 by who is then dead.
+        stage.annotate("a", grant(4))
+        wait_until(lambda: stage.workers("a") == 4, "the grant's size")
+        stage.stop("a")
+        assert process.wait(20) == 0
+    with stage.master("a", run=2):
+        wait_until(lambda: stage.workers("a") == 4, "the grant's size, again")
+        stage.annotate("a", grant(2))
+        wait_until(lambda: stage.workers("a") == 2, "another grant's size")
+
+
+def test_workers_on_a_node_that_is_drained_leave_and_come_back_where_there_is_room(
+    stage,
+) -> None:
+    # Who tolerates everything comes back to a cordoned node.
+    stage.template = TEMPLATE.replace("[{{operator: Exists}}]", "[]")
+    stage.node("n1", "4")
+    stage.node("n2", "4")
+    spot = f"{stage.rig.namespace}-n2"
+    kubectl = stage.rig.control_plane.kubectl
+
+    def there() -> set[str]:
+        pods = stage.rig.pods().items()
+        return {name for name, pod in pods if pod["spec"].get("nodeName") == spot}
+
+    with stage.controlling(*CLASSES), stage.master("a"):
+        wait_until(lambda: stage.workers("a") == 6, "all that fits beside the PS")
+        before = there()
+        kubectl("drain", spot, "--force", f"--timeout={BOUND_SECONDS}s")
+        wait_until(lambda: stage.size("a") == 2, "what fits on the other node")
+        wait_until(lambda: len(indexes(stage, "a")) == 2, "nobody who waits")
+        assert before
+        assert not there()
+        # None of them is counted as a failure of the job's.
+        wait_until(lambda: stage.ends("a"), "what the master says of it")
+        assert stage.ends("a") == {"evicted"}
+        kubectl("uncordon", spot)
+        wait_until(lambda: stage.workers("a") == 6, "all that fits, again")
+        assert there()
 
 
 class Second(Namespace):

@@ -316,11 +316,21 @@ def test_what_a_job_keeps_is_refused_until_it_runs_again(ml):
     assert "raise `run` to 2 with it" in said["message"]
     key = ("Job", "elasticdl-edited-master")
     assert ml.of_job("edited")[key]["metadata"]["uid"] == before[key]["metadata"]["uid"]
+    stop = "elasticdl.org/stop"
+    ml.kubectl("annotate", "configmap", "elasticdl-edited", f"{stop}=enough")
     ml.apply("edited", job={"env": {"A": "b"}}, run=2)
     ml.until_accepted("edited")
+    assert not ml.get("configmap", "elasticdl-edited")["metadata"]["annotations"][stop]
     until("one Job", lambda: [k for k in ml.of_job("edited") if k[0] == "Job"] == [
         ("Job", "elasticdl-edited-master-2")
     ])  # fmt: skip
+    # What is asked of this run stays.
+    more = ("annotate", "--overwrite", "configmap", "elasticdl-edited", f"{stop}=more")
+    ml.kubectl(*more)
+    ml.apply("edited", job={"env": {"A": "b"}, "training": {"epochs": 3}}, run=2)
+    until("3", lambda: ml.specification("edited").get("training") == {"epochs": 3})
+    about = ml.get("configmap", "elasticdl-edited")["metadata"]
+    assert about["annotations"][stop] == "more"
     token = ("Secret", "elasticdl-edited-token")
     assert ml.of_job("edited")[token]["data"] == before[token]["data"]
     ml.kubectl("delete", "trainingjob", "edited")

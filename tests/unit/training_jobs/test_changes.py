@@ -1,7 +1,9 @@
 """What is called to make a job's objects, and in which order."""
 
 import copy
+from dataclasses import replace
 
+from elasticdl.job.names import ANNOTATION_STOP
 from elasticdl.training_jobs.changes import changes, entry_of, path_of
 from elasticdl.training_jobs.reconcile import reconcile
 from elasticdl.training_jobs.resource import Seen
@@ -109,6 +111,25 @@ def test_another_pod_for_a_master_that_is_there_is_refused_in_the_charts_words()
     assert "raise `run` to 2 with it" in refused.message
     same = there(job, masters=(master(job, template="t1"),))
     assert isinstance(changes(job, same, submission(), RENDERED), Changes)
+
+
+def test_a_new_run_forgets_the_request_to_stop_the_one_before():
+    first = training_job()
+    seen = there(first)
+    seen.config_map["metadata"]["annotations"] = {ANNOTATION_STOP: "by hand"}
+    again = training_job(made_by(submission(first)), run=2)
+
+    def stops(job, seen):
+        made = changes(job, seen, submission(job, seen), RENDERED)
+        assert isinstance(made, Changes), made
+        about = made.steps[0].body["metadata"]
+        return about.get("annotations", {}).get(ANNOTATION_STOP)
+
+    # Its master may be held by a queue, and can forget nothing until it begins.
+    assert stops(again, seen) == ""
+    # The same run is to end, and one without such a request has nothing to forget.
+    assert stops(again, replace(seen, masters=(master(again, 2),))) is None
+    assert stops(again, there(first)) is None
 
 
 def test_paths_are_those_of_groups_and_of_the_core():

@@ -9,11 +9,21 @@ from typing import Any
 
 from elasticdl.client.cluster.api import ClusterClient, Where
 from elasticdl.client.cluster.helm import Helm, HelmProgram, Values
+from elasticdl.job.names import LABEL_JOB
 from elasticdl.training_jobs.controller import Controller
+from elasticdl.training_jobs.reconcile import reconcile
 from elasticdl.training_jobs.rendering import Renderer
+from elasticdl.training_jobs.resource import Seen
 
-from tests.unit.scripted_server import Server, listing, until
-from tests.unit.training_jobs.objects import manifest
+from tests.unit.scripted_server import ENDS, Server, listing, until
+from tests.unit.training_jobs.objects import (
+    MAP_UID,
+    REGISTRY,
+    config_map,
+    manifest,
+    master,
+    training_job,
+)
 
 OWN = "/apis/elasticdl.org/v1alpha1/namespaces/ml/trainingjobs"
 CORE = "/api/v1/namespaces/ml/configmaps"
@@ -86,6 +96,133 @@ def test_a_trainingjob_that_cannot_be_read_holds_up_no_other(caplog):
     [line] = [one for one in caplog.records if "TrainingJob a:" in one.getMessage()][:1]
     assert line.exc_info is not None
     assert "trying again" in line.getMessage()
+
+
+def test_a_status_is_written_over_that_of_the_trainingjob_that_was_read_alone():
+    # In between it may be another one of the same name.
+    one = manifest("b", job__worker__replicas=-1)
+    one["metadata"]["resourceVersion"] = "41"
+    server = Server()
+    server.scripts = {OWN: [listing(one)], CORE: [listing()], BATCH: [listing()]}
+    path = f"PATCH {OWN}/b/status"
+    controlled(server, lambda: server.asked[path] > 0)
+    assert server.sent[path][0]["metadata"] == {"resourceVersion": "41"}
+
+
+def test_a_configmap_is_edited_only_if_it_is_the_one_that_was_seen():
+    first = training_job()
+    made = reconcile(first, Seen(platform=REGISTRY)).made.document()
+    scaled = {**manifest(job__worker__replicas=5), "status": {"made": made}}
+    server = Server()
+    server.scripts = {
+        OWN: [listing(scaled)],
+        CORE: [listing(config_map(first))],
+        BATCH: [listing(master(first))],
+    }
+    path = f"PATCH {CORE}/elasticdl-digits"
+    controlled(server, lambda: server.asked[path] > 0)
+    assert server.sent[path][0]["metadata"] == {"uid": MAP_UID}
+
+
+def test_a_server_that_makes_no_object_for_long_is_told_of():
+    server = Server()
+    platform = "defaults: {images: {registry: registry.example}}"
+    words = 'failed calling webhook "mjob.kb.io": connection refused'
+    server.scripts = {
+        OWN: [listing(manifest("a"))],
+        CORE: [listing({"metadata": {"name": "elasticdl.defaults"},
+                        "data": {"jobs.yaml": platform}})],
+        BATCH: [listing()],
+        "/api/v1/namespaces/ml": [(200, {"metadata": {"name": "ml"}})],
+        f"PATCH {CORE}/elasticdl-a": [(500, {"kind": "Status", "message": words})],
+        f"PATCH {OWN}/a/status": [(200, {"kind": "None", "metadata": {"name": "a"}})],
+    }  # fmt: skip
+    path = f"PATCH {OWN}/a/status"
+    controlled(server, lambda: server.asked[path] > 0, OneJob("helm"))
+    status = server.sent[path][0]["status"]
+    [applied] = [one for one in status["conditions"] if one["type"] == "Applied"]
+    assert (applied["status"], applied["reason"]) == ("False", "NotApplied")
+    assert words in applied["message"]
+    assert server.asked[f"PATCH {CORE}/elasticdl-a"] == 5
+
+
+def test_a_trainingjob_that_is_gone_is_not_made_again_though_no_watch_told_of_it():
+    server = Server()
+    platform = "defaults: {images: {registry: registry.example}}"
+
+    def made(name: str) -> tuple[int, Any]:
+        return 200, {"kind": "None", "metadata": {"name": name}}
+
+    # What was made of it is collected.
+    deleted = [
+        {
+            "type": "DELETED",
+            "object": {
+                "metadata": {
+                    "name": f"elasticdl-{job}",
+                    "resourceVersion": "9",
+                    "labels": {"elasticdl-job-name": job},
+                }
+            },
+        }
+        for job in "ab"
+    ]
+    server.scripts = {
+        OWN: [listing(manifest("a"), manifest("b", job__worker__replicas=-1))],
+        CORE: [listing({"metadata": {"name": "elasticdl.defaults"},
+                        "data": {"jobs.yaml": platform}})],
+        f"{CORE}?watch": [(200, [*deleted, ENDS])] * 20,
+        BATCH: [listing()],
+        "/api/v1/namespaces/ml": [made("ml")],
+        f"PATCH {CORE}/elasticdl-a": [made("elasticdl-a")],
+        "POST /api/v1/namespaces/ml/secrets": [(201, {})],
+        f"PATCH {BATCH}/elasticdl-a-master": [made("elasticdl-a-master")],
+        f"PATCH {OWN}/a/status": [(404, {})],
+        f"PATCH {OWN}/b/status": [made("b")],
+    }  # fmt: skip
+    controlled(
+        server, lambda: server.asked[f"PATCH {OWN}/b/status"] > 3, OneJob("helm")
+    )
+    assert server.asked[f"PATCH {CORE}/elasticdl-a"] == 1
+
+
+def test_a_configmap_that_has_the_name_of_a_jobs_and_no_label_is_left_alone():
+    server = Server()
+    platform = "defaults: {images: {registry: registry.example}}"
+    theirs = {"kind": "ConfigMap", "metadata": {"name": "elasticdl-a", "uid": "7"}}
+    server.scripts = {
+        OWN: [listing(manifest("a"))],
+        CORE: [listing({"metadata": {"name": "elasticdl.defaults"},
+                        "data": {"jobs.yaml": platform}})],
+        BATCH: [listing()],
+        "/api/v1/namespaces/ml": [(200, {"metadata": {"name": "ml"}})],
+        f"{CORE}/elasticdl-a": [(200, theirs)],
+        f"PATCH {CORE}/elasticdl-a": [(200, theirs)],
+        f"PATCH {OWN}/a/status": [(200, {"kind": "None", "metadata": {"name": "a"}})],
+    }  # fmt: skip
+    path = f"PATCH {OWN}/a/status"
+    controlled(server, lambda: server.asked[path] > 0, OneJob("helm"))
+    status = server.sent[path][0]["status"]
+    assert status["conditions"][0]["reason"] == "NameTaken"
+    assert server.asked[f"PATCH {CORE}/elasticdl-a"] == 0
+
+
+def test_a_mistake_is_read_again_only_when_something_is_another(monkeypatch):
+    # A large one takes seconds, in which no other one is looked at.
+    monkeypatch.setattr("elasticdl.training_jobs.controller._LOOK_AGAIN_SECONDS", 0.05)
+    theirs = {"metadata": {"name": "elasticdl-a", "labels": {LABEL_JOB: "a"}}}
+    wrong = manifest("b", job__worker__replicas=-1)
+    server = Server()
+    server.scripts = {
+        OWN: [listing(manifest("a"), wrong)],
+        CORE: [listing(theirs)],
+        BATCH: [listing()],
+    }
+    for name in "ab":
+        answer = 200, {"kind": "None", "metadata": {"name": name}}
+        server.scripts[f"PATCH {OWN}/{name}/status"] = [answer]
+    controlled(server, lambda: server.asked[f"PATCH {OWN}/a/status"] > 3)
+    assert server.asked[f"PATCH {OWN}/b/status"] == 1
 
 
 def test_what_was_made_before_a_call_failed_is_not_taken_for_an_earlier_jobs():

@@ -1,6 +1,7 @@
 """What is decided about a TrainingJob, from it and what is there."""
 
 import functools
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -132,6 +133,19 @@ def test_a_job_that_has_ended_stays_ended_when_its_batch_job_is_cleaned_up():
     job, seen = submitted()
     over = Seen(seen.config_map, status_map(report=True), (), REGISTRY)
     assert isinstance(reconcile(job, over), Settled)
+
+
+def test_a_job_whose_master_was_given_up_is_not_run_again_when_that_is_cleaned_up():
+    job, seen = submitted()
+    failed = replace(job, status={**job.status, "state": "failed"})
+    # The master's last words.
+    without = Seen(seen.config_map, status_map(), (), REGISTRY)
+    assert isinstance(reconcile(failed, without), Settled)
+    other = replace(edited(job, job__training={"batchSize": 8}), status=failed.status)
+    decision = refused(reconcile(other, without))
+    assert "set `run` to 2 to run it again" in decision.message
+    again = replace(edited(job, run=2), status=failed.status)
+    assert isinstance(reconcile(again, without), Submit)
 
 
 def test_the_master_of_a_job_that_goes_on_is_made_again():

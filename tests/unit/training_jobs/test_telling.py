@@ -1,8 +1,10 @@
 """What a TrainingJob shows: its state, its workers, its conditions."""
 
+import json
+
 import jsonschema
 import pytest
-from elasticdl.job.names import ANNOTATION_STOP
+from elasticdl.job.names import ANNOTATION_MESSAGE, ANNOTATION_STATE, ANNOTATION_STOP
 from elasticdl.job.values.structural import definition
 from elasticdl.job.values.training_job import read_manifest
 from elasticdl.job.words import JobState
@@ -107,10 +109,41 @@ def test_a_job_whose_master_is_given_up_has_failed_whatever_it_said_last():
     assert conditions(status)["Failed"] == ("True", "Failed")
     assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
     assert status["replicas"] == 0
+    # It stays so when its master's Job is cleaned up, until it is run again.
+    cleaned = there(job, status_map=status_map(), masters=())
+    again = told(training_job(status), cleaned)
+    assert (again["state"], again["message"]) == (status["state"], status["message"])
+    assert conditions(again)["Failed"] == ("True", "Failed")
+    edit = told(training_job(again), cleaned, Refused(Reason.IMMUTABLE, "not now"))
+    assert edit["message"] == "not now"
+    assert told(training_job(edit), cleaned)["message"] == status["message"]
     # One that said how it ended has ended so.
     over = status_map(state=JobState.STOPPED)
     status = told(job, there(job, status_map=over, masters=(given_up,)))
     assert status["state"] == "stopped"
+
+
+def test_a_job_whose_master_is_done_does_not_wait_for_it_to_begin():
+    # Its ConfigMap was deleted by hand, and its status with it.
+    job = training_job()
+    done = {"type": "Complete", "status": "True"}
+    over = {**master(job), "status": {"conditions": [done]}}
+    status = told(job, there(job, masters=(over,)))
+    assert (status["state"], status["message"]) == (
+        "stopped",
+        "its master has ended, and what it said is gone with its ConfigMap",
+    )
+    assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
+    # It says on its Job how it ended.
+    marks = {ANNOTATION_STATE: "stopped", ANNOTATION_MESSAGE: "by hand"}
+    marked = {**over, "metadata": {**over["metadata"], "annotations": marks}}
+    status = told(job, there(job, masters=(marked,)))
+    assert (status["state"], status["message"]) == ("stopped", "by hand")
+    # What it said is known.
+    ended = told(job, there(job, status_map=status_map(report=True), masters=(over,)))
+    status = told(training_job(ended), there(job, masters=(over,)))
+    assert status["state"] == "succeeded"
+    assert conditions(status)["Complete"][0] == "True"
 
 
 def test_what_an_earlier_run_left_is_not_told_of_the_next_one():
@@ -162,6 +195,17 @@ def test_a_job_that_was_stopped_before_its_master_began_is_stopped():
     assert status["workers"] == {"wanted": 3, "granted": 0, "running": 0}
     # The next run is another master, which nobody holds.
     assert told(job, there(job, config_map=seen.config_map))["state"] == "waiting"
+
+
+def test_a_specification_of_many_mistakes_gives_a_status_that_can_be_kept():
+    job = training_job(pods={"common": {"tolerations": [{"key": 1}] * 2000}})
+    refused = reconcile(job, Seen(platform=REGISTRY))
+    assert isinstance(refused, Refused)
+    status = told(job, Seen(platform=REGISTRY), refused)
+    assert len(json.dumps(status)) < 100_000
+    [accepted] = [one for one in status["conditions"] if one["type"] == "Accepted"]
+    assert accepted["message"].startswith("2000 mistakes:\n")
+    assert accepted["message"].endswith(" ...")
 
 
 def test_a_refused_edit_is_told_beside_a_job_that_goes_on():
