@@ -66,6 +66,7 @@ exit codes:
   9    fenced: another one took this one's place
   10   (of a master's pod) the job failed, as 1 elsewhere
   70   a bug ended the master, again and again
+  75   (of a PS or a worker) its volume is away; it is started again
   130  the job was stopped before its end
   143  (of a master's pod) told to leave; the job goes on under the next master
 
