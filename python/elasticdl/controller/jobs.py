@@ -8,12 +8,10 @@ and its specification parsed again only when its text has changed. Made by
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from elasticdl.controller.reading import placement, resources
@@ -22,6 +20,7 @@ from elasticdl.job.grant import Grant, parse_grant
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec, JobType, Strategy
 from elasticdl.job.spec.replicas import MOST_WORKERS
+from elasticdl.job.values.bounded import load_bounded
 from elasticdl.job.values.file import parse_values
 from elasticdl.kube.amounts import named_request, quantity
 from elasticdl.kube.times import unix_seconds
@@ -41,8 +40,6 @@ Json = dict[str, Any]
 # A living controller renews when a third of a grant's time is over; a bit more for its
 # clock, and for an API server that was away.
 _LIVING = 0.5
-# Texts whose brackets nest deeper take seconds to be refused; nothing is planned then.
-_MOST_NESTED = 100
 # What texts may cause that nobody checked: the templates, and a platform of another
 # version.
 _UNREADABLE = (
@@ -160,7 +157,6 @@ class JobReader:
         metadata, data = item["metadata"], item["data"]
         text = tuple(data.get(k, "") for k in _KEYS)
         if key not in self._parsed or self._parsed[key][0] != text:
-            _refuse_nested(text)
             self._parsed[key] = (text, *_parse(key, data))
         _, spec, job = self._parsed[key]
         if spec is None:
@@ -213,17 +209,8 @@ def is_foreign(grant: Grant, *, by: str, now: float) -> bool:
     return now < grant.until - (1 - _LIVING) * grant.lasts
 
 
-def _refuse_nested(texts: Iterable[str]) -> None:
-    for text in texts:
-        depth = 0
-        for bracket in re.findall(r"[\[\]{}]", text):
-            depth = max(0, depth + (1 if bracket in "[{" else -1))
-            if depth > _MOST_NESTED:
-                raise ValueError(f"brackets nest deeper than {_MOST_NESTED} levels")
-
-
 def _parse(key: JobKey, data: Mapping[str, str]) -> tuple[JobSpec | None, Job]:
-    values, problems = parse_values(data[names.KEY_JOB], source=str(key))
+    values, problems = parse_values(data[names.KEY_JOB], source=str(key), bounded=True)
     nothing = Job(key.namespace, key.name, Template(resources({}, up=True)))
     if values is None:
         log.warning("job %s is left alone: %s", key, problems[0] if problems else "")
@@ -255,7 +242,7 @@ def _template(text: str, role: Any, where: Placement | None = None) -> Template:
     pod: Any = None
     if text:
         try:
-            pod = YAML(typ="safe").load(text)
+            pod = load_bounded(text)
         except YAMLError:
             pod = None
     if isinstance(pod, dict) and isinstance(pod.get("spec"), dict):

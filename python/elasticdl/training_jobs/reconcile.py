@@ -24,6 +24,7 @@ from elasticdl.job.names import (
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.problems import Problem, got, spec_error
 from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.values.bounded import load_bounded
 from elasticdl.job.values.defaults import (
     CONFIG_MAP,
     PlatformDefaults,
@@ -188,7 +189,8 @@ def _has_master(name: str, seen: Seen, run: int) -> bool:
 def _in_force(seen: Seen) -> JobSpec | None:
     """Return the job in the ConfigMap; None where it holds none."""
     data = (seen.config_map or {}).get("data") or {}
-    values, _ = parse_values(str(data.get(KEY_JOB, "")), source=KEY_JOB)
+    text = str(data.get(KEY_JOB, ""))
+    values, _ = parse_values(text, source=KEY_JOB, bounded=True)
     return values.job if values is not None else None
 
 
@@ -207,9 +209,7 @@ def _platform(seen: Seen, values: ValuesFile) -> PlatformDefaults:
 
 def _run_in(text: str) -> int:
     """Return the run that a readable text is of; 0 where it says none."""
-    from ruamel.yaml import YAML
-
-    tree = YAML(typ="safe", pure=True).load(text)
+    tree = load_bounded(text)
     try:
         return int(tree.get("run") or 0) if isinstance(tree, dict) else 0
     except (OverflowError, TypeError, ValueError):

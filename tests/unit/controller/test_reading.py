@@ -239,6 +239,12 @@ def test_a_specification_that_nobody_could_run_is_no_job():
     assert read(config_map("kind: job\njob: {name: digits, worker: 3}\n")) is None
 
 
+# Nine lists of ten times the one before: a thousand million texts, on 600 characters.
+ALIASES = "  zero: &l0 [x]\n" + "".join(
+    f"  more{i}: &l{i} [{', '.join(10 * [f'*l{i - 1}'])}]\n" for i in range(1, 10)
+)
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -249,6 +255,10 @@ def test_a_specification_that_nobody_could_run_is_no_job():
         {"worker.yaml": "spec: {x: 2024-13-45}"},
         {"worker.yaml": "spec: " + "[" * 1100 + "]" * 1100},
         {"worker.yaml": "spec: " + "[" * 100_000},
+        {"job.yaml": VALUES + f"  x: [{'a,' * 10_000}]\n"},
+        {"job.yaml": VALUES + f"  x: {'a' * 300_000}\n"},
+        {"job.yaml": VALUES + ALIASES},
+        {"worker.yaml": "spec:\n" + ALIASES},
         {"worker.yaml": TEMPLATE.replace("1500m", "1e306")},
         {"worker.yaml": "spec: {overhead: {cpu: -1}}"},
         {"worker.yaml": TEMPLATE.replace("nvidia.com/gpu", "pods")},

@@ -67,12 +67,13 @@ class PlatformDefaults:
     @staticmethod
     def parse(text: str, *, source: str) -> PlatformDefaults:
         """Return the platform in a ConfigMap's text. Raises SpecError."""
-        from ruamel.yaml import YAML
         from ruamel.yaml.error import YAMLError
+
+        from elasticdl.job.values.bounded import load_bounded
 
         try:
             # Not by JobDefaults: a platform may be newer, and know more sections.
-            tree = YAML(typ="safe", pure=True).load(text) or {}
+            tree = load_bounded(text) or {}
             defaults, fixed = tree.get("defaults") or {}, tree.get("fixed") or []
             return PlatformDefaults(dict(defaults), tuple(map(str, fixed)))
         except (

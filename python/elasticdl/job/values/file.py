@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 from elasticdl.errors import SpecError, is_file_away
 from elasticdl.files import DEFAULT_MODE, write_whole
 from elasticdl.job.spec.problems import Problem, spec_error
+from elasticdl.job.values.bounded import TooMuchError, load_bounded
 from elasticdl.job.values.checking import Document, find_problems, validate
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.overrides import (
@@ -78,25 +79,33 @@ def read_tree(path: Path, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def parse_values(
-    text: str, *, source: str, overrides: Sequence[str] = ()
+    text: str, *, source: str, overrides: Sequence[str] = (), bounded: bool = False
 ) -> tuple[ValuesFile | None, list[Problem]]:
-    """Like read_values, of a text; `source` names it in messages."""
+    """Like read_values, of a text; `source` names it in messages.
+
+    `bounded`: another one wrote it, and other work waits; one that would take seconds
+    is refused.
+    """
+    load = load_bounded if bounded else YAML(typ="safe").load
     try:
-        return _parsed(text, source, overrides)
+        return _parsed(text, source, overrides, load)
     except RecursionError:
         got = "lists or mappings that are nested too deeply"
         return None, [Problem("", got, "plain YAML", "write it flatter", source)]
 
 
 def _parsed(
-    text: str, source: str, overrides: Sequence[str]
+    text: str, source: str, overrides: Sequence[str], load: Callable[[str], Any]
 ) -> tuple[ValuesFile | None, list[Problem]]:
     duplicates = False
     try:
-        tree = YAML(typ="safe").load(text)
+        tree = load(text)
     except DuplicateKeyError:
         duplicates = True
         tree = _load_with_duplicates(text)
+    except TooMuchError as error:
+        shorter = "write it shorter; aliases are to be written out"
+        return None, [Problem("", str(error), "a shorter text", shorter, source)]
     except YAMLError as error:
         return None, [syntax_problem(error, source)]
     except ValueError as error:  # a date that is none, as 2024-13-45

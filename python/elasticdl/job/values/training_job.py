@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from elasticdl.job.chart.values import PLATFORM_ONLY
 from elasticdl.job.spec.problems import Problem
+from elasticdl.job.values.bounded import TooMuchError, check_tree
 from elasticdl.job.values.checking import validate
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import parse_values
@@ -82,7 +83,10 @@ def read_manifest(
         return None, problems
     tree = values_tree(manifest)
     try:
+        check_tree(tree)
         return validate(tree), []
+    except TooMuchError as error:
+        return None, [Problem("spec", str(error), "less of them", "write it shorter")]
     except (ValidationError, TypeError, ValueError, RecursionError):
         text = json.dumps(tree, default=str)  # JSON is YAML
         _, found = parse_values(text, source=KIND)

@@ -1,0 +1,55 @@
+"""YAML of others is read as far as it may hold up other work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from elasticdl.job.values import bounded
+from elasticdl.job.values.bounded import TooMuchError, check_tree, load_bounded
+from ruamel.yaml import YAML
+
+VALUES = sorted((Path(__file__).parents[4] / "values").glob("*.yaml"))
+FITS = bounded.MOST_VALUES
+
+
+@pytest.mark.parametrize("path", VALUES, ids=lambda path: path.name)
+def test_a_values_file_reads_as_it_does_without_bounds(path):
+    text = path.read_text()
+    assert load_bounded(text) == YAML(typ="safe").load(text)
+    check_tree(load_bounded(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a" * (bounded.MOST_CHARACTERS + 1), "characters, more than"),
+        ("- a\n" * FITS, "more than 10000 keys and values"),
+        ("x: [" + "a, " * FITS + "]", "more than 10000 keys and values"),
+        ("[" * 101 + "]" * 101, "nest deeper than 100"),
+        ("[" * 100_000, "nest deeper than 100"),
+        ("a: &one [x]\nb: *one\n", "an alias"),
+        ('{"k&":&a [1], b: *a}', "an alias"),
+        ("a: &b {c: d}\ne: {<<: *b}\n", "an alias"),
+        ("a: &a [*a]\n", "an alias"),
+    ],
+)
+def test_a_text_that_takes_long_to_read_is_refused(text, said):
+    with pytest.raises(TooMuchError, match=said.replace("(", r"\(")):
+        load_bounded(text)
+
+
+def test_code_and_what_only_looks_like_an_alias_is_read():
+    code = "".join(f"        x = [{i}, {{1: 2}}]  # a && b, *c\n" for i in range(9_000))
+    text = f"model:\n  files:\n    a.py: |\n{code}cmd: [sh, 'a &b *b']\n"
+    assert load_bounded(text) == YAML(typ="safe").load(text)
+    check_tree(load_bounded(text))
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [["a"] * FITS, {str(i): 1 for i in range(FITS)}, "a" * 600_000, [["x"]] * FITS],
+)
+def test_a_tree_that_holds_more_than_a_text_may_is_refused(tree):
+    with pytest.raises(TooMuchError):
+        check_tree(tree)
