@@ -30,6 +30,29 @@ CORE = "/api/v1/namespaces/ml/configmaps"
 BATCH = "/apis/batch/v1/namespaces/ml/jobs"
 
 
+PLATFORM = {
+    "metadata": {"name": "elasticdl.defaults"},
+    "data": {"jobs.yaml": "defaults: {images: {registry: registry.example}}"},
+}
+
+
+def made(name: str) -> tuple[int, Any]:
+    """The answer to a request for an object, or to a patch of one."""
+    return 200, {"kind": "None", "metadata": {"name": name}}
+
+
+def serving(*jobs: Any, maps: Any = (PLATFORM,)) -> Server:
+    """A server with these TrainingJobs and ConfigMaps, and no batch Job."""
+    server = Server()
+    server.scripts = {
+        OWN: [listing(*jobs)],
+        CORE: [listing(*maps)],
+        BATCH: [listing()],
+        "/api/v1/namespaces/ml": [made("ml")],
+    }
+    return server
+
+
 class OneJob(HelmProgram):
     """Helm as far as it renders the same few objects of every job."""
 
@@ -84,13 +107,7 @@ def controlled(
 def test_a_trainingjob_that_cannot_be_read_holds_up_no_other(caplog):
     unreadable = {**manifest("a"), "status": {"made": {"run": "x"}}}
     invalid = manifest("b", job__worker__replicas=-1)
-    server = Server()
-    server.scripts = {
-        OWN: [listing(unreadable, invalid)],
-        CORE: [listing()],
-        BATCH: [listing()],
-    }
-
+    server = serving(unreadable, invalid, maps=())
     controlled(server, lambda: server.asked[f"PATCH {OWN}/b/status"] > 0)
     assert server.asked[f"PATCH {OWN}/b/status"] > 0
     [line] = [one for one in caplog.records if "TrainingJob a:" in one.getMessage()][:1]
@@ -102,8 +119,7 @@ def test_a_status_is_written_over_that_of_the_trainingjob_that_was_read_alone():
     # In between it may be another one of the same name.
     one = manifest("b", job__worker__replicas=-1)
     one["metadata"]["resourceVersion"] = "41"
-    server = Server()
-    server.scripts = {OWN: [listing(one)], CORE: [listing()], BATCH: [listing()]}
+    server = serving(one, maps=())
     path = f"PATCH {OWN}/b/status"
     controlled(server, lambda: server.asked[path] > 0)
     assert server.sent[path][0]["metadata"] == {"resourceVersion": "41"}
@@ -111,32 +127,22 @@ def test_a_status_is_written_over_that_of_the_trainingjob_that_was_read_alone():
 
 def test_a_configmap_is_edited_only_if_it_is_the_one_that_was_seen():
     first = training_job()
-    made = reconcile(first, Seen(platform=REGISTRY)).made.document()
-    scaled = {**manifest(job__worker__replicas=5), "status": {"made": made}}
-    server = Server()
-    server.scripts = {
-        OWN: [listing(scaled)],
-        CORE: [listing(config_map(first))],
-        BATCH: [listing(master(first))],
-    }
+    before = reconcile(first, Seen(platform=REGISTRY)).made.document()
+    scaled = {**manifest(job__worker__replicas=5), "status": {"made": before}}
+    server = serving(scaled, maps=[config_map(first)])
+    server.scripts[BATCH] = [listing(master(first))]
     path = f"PATCH {CORE}/elasticdl-digits"
     controlled(server, lambda: server.asked[path] > 0)
     assert server.sent[path][0]["metadata"] == {"uid": MAP_UID}
 
 
 def test_a_server_that_makes_no_object_for_long_is_told_of():
-    server = Server()
-    platform = "defaults: {images: {registry: registry.example}}"
+    server = serving(manifest("a"))
     words = 'failed calling webhook "mjob.kb.io": connection refused'
-    server.scripts = {
-        OWN: [listing(manifest("a"))],
-        CORE: [listing({"metadata": {"name": "elasticdl.defaults"},
-                        "data": {"jobs.yaml": platform}})],
-        BATCH: [listing()],
-        "/api/v1/namespaces/ml": [(200, {"metadata": {"name": "ml"}})],
+    server.scripts |= {
         f"PATCH {CORE}/elasticdl-a": [(500, {"kind": "Status", "message": words})],
-        f"PATCH {OWN}/a/status": [(200, {"kind": "None", "metadata": {"name": "a"}})],
-    }  # fmt: skip
+        f"PATCH {OWN}/a/status": [made("a")],
+    }
     path = f"PATCH {OWN}/a/status"
     controlled(server, lambda: server.asked[path] > 0, OneJob("helm"))
     status = server.sent[path][0]["status"]
@@ -147,12 +153,7 @@ def test_a_server_that_makes_no_object_for_long_is_told_of():
 
 
 def test_a_trainingjob_that_is_gone_is_not_made_again_though_no_watch_told_of_it():
-    server = Server()
-    platform = "defaults: {images: {registry: registry.example}}"
-
-    def made(name: str) -> tuple[int, Any]:
-        return 200, {"kind": "None", "metadata": {"name": name}}
-
+    server = serving(manifest("a"), manifest("b", job__worker__replicas=-1))
     # What was made of it is collected.
     deleted = [
         {
@@ -167,39 +168,27 @@ def test_a_trainingjob_that_is_gone_is_not_made_again_though_no_watch_told_of_it
         }
         for job in "ab"
     ]
-    server.scripts = {
-        OWN: [listing(manifest("a"), manifest("b", job__worker__replicas=-1))],
-        CORE: [listing({"metadata": {"name": "elasticdl.defaults"},
-                        "data": {"jobs.yaml": platform}})],
+    server.scripts |= {
         f"{CORE}?watch": [(200, [*deleted, ENDS])] * 20,
-        BATCH: [listing()],
-        "/api/v1/namespaces/ml": [made("ml")],
         f"PATCH {CORE}/elasticdl-a": [made("elasticdl-a")],
         "POST /api/v1/namespaces/ml/secrets": [(201, {})],
         f"PATCH {BATCH}/elasticdl-a-master": [made("elasticdl-a-master")],
         f"PATCH {OWN}/a/status": [(404, {})],
         f"PATCH {OWN}/b/status": [made("b")],
-    }  # fmt: skip
-    controlled(
-        server, lambda: server.asked[f"PATCH {OWN}/b/status"] > 3, OneJob("helm")
-    )
+    }
+    path = f"PATCH {OWN}/b/status"
+    controlled(server, lambda: server.asked[path] > 3, OneJob("helm"))
     assert server.asked[f"PATCH {CORE}/elasticdl-a"] == 1
 
 
 def test_a_configmap_that_has_the_name_of_a_jobs_and_no_label_is_left_alone():
-    server = Server()
-    platform = "defaults: {images: {registry: registry.example}}"
+    server = serving(manifest("a"))
     theirs = {"kind": "ConfigMap", "metadata": {"name": "elasticdl-a", "uid": "7"}}
-    server.scripts = {
-        OWN: [listing(manifest("a"))],
-        CORE: [listing({"metadata": {"name": "elasticdl.defaults"},
-                        "data": {"jobs.yaml": platform}})],
-        BATCH: [listing()],
-        "/api/v1/namespaces/ml": [(200, {"metadata": {"name": "ml"}})],
+    server.scripts |= {
         f"{CORE}/elasticdl-a": [(200, theirs)],
         f"PATCH {CORE}/elasticdl-a": [(200, theirs)],
-        f"PATCH {OWN}/a/status": [(200, {"kind": "None", "metadata": {"name": "a"}})],
-    }  # fmt: skip
+        f"PATCH {OWN}/a/status": [made("a")],
+    }
     path = f"PATCH {OWN}/a/status"
     controlled(server, lambda: server.asked[path] > 0, OneJob("helm"))
     status = server.sent[path][0]["status"]
@@ -212,41 +201,24 @@ def test_a_mistake_is_read_again_only_when_something_is_another(monkeypatch):
     monkeypatch.setattr("elasticdl.training_jobs.controller._LOOK_AGAIN_SECONDS", 0.05)
     theirs = {"metadata": {"name": "elasticdl-a", "labels": {LABEL_JOB: "a"}}}
     wrong = manifest("b", job__worker__replicas=-1)
-    server = Server()
-    server.scripts = {
-        OWN: [listing(manifest("a"), wrong)],
-        CORE: [listing(theirs)],
-        BATCH: [listing()],
-    }
+    server = serving(manifest("a"), wrong, maps=[theirs])
     for name in "ab":
-        answer = 200, {"kind": "None", "metadata": {"name": name}}
-        server.scripts[f"PATCH {OWN}/{name}/status"] = [answer]
+        server.scripts[f"PATCH {OWN}/{name}/status"] = [made(name)]
     controlled(server, lambda: server.asked[f"PATCH {OWN}/a/status"] > 3)
     assert server.asked[f"PATCH {OWN}/b/status"] == 1
 
 
 def test_what_was_made_before_a_call_failed_is_not_taken_for_an_earlier_jobs():
-    server = Server()
-    platform = "defaults: {images: {registry: registry.example}}"
+    server = serving(manifest("a"))
     there = {"kind": "Status", "reason": "AlreadyExists", "message": "is there"}
     away = {"kind": "Status", "message": "etcdserver: request timed out"}
-
-    def made(name: str) -> tuple[int, Any]:
-        return 200, {"kind": "None", "metadata": {"name": name}}
-
     job = f"PATCH {BATCH}/elasticdl-a-master"
-    server.scripts = {
-        OWN: [listing(manifest("a"))],
-        CORE: [listing({"metadata": {"name": "elasticdl.defaults"},
-                        "data": {"jobs.yaml": platform}})],
-        BATCH: [listing()],
-        "/api/v1/namespaces/ml": [made("ml")],
+    server.scripts |= {
         f"PATCH {CORE}/elasticdl-a": [made("elasticdl-a")],
         "POST /api/v1/namespaces/ml/secrets": [(201, {}), (409, there)],
         job: [(500, away), made("elasticdl-a-master")],
         f"PATCH {OWN}/a/status": [made("a")],
-    }  # fmt: skip
-    controlled(
-        server, lambda: server.asked[f"PATCH {OWN}/a/status"] > 0, OneJob("helm")
-    )
+    }
+    path = f"PATCH {OWN}/a/status"
+    controlled(server, lambda: server.asked[path] > 0, OneJob("helm"))
     assert server.asked[job] == 2
