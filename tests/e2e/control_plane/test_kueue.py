@@ -22,7 +22,7 @@ from elasticdl.job.status import JobStatus
 from elasticdl.job.words import JobState
 
 from tests.e2e.control_plane.conftest import ControlPlane
-from tests.e2e.control_plane.kueue import Kueue
+from tests.e2e.control_plane.operators.kueue import Kueue
 from tests.e2e.kube import wait_until
 
 ROOT = Path(__file__).parents[3]
