@@ -1,7 +1,8 @@
-"""A controller of somebody else, beside the API server of a control plane of these tests.
+"""A controller of somebody else, beside the API server of a control plane.
 
-Owns its process, its rights and the certificates that a kubelet would mount for it. Used
-by the modules beside it, one for each product. Must not know what the controller is for.
+Owns its process, its rights and the certificates that a kubelet would mount for it.
+Used by the modules beside it, one for each product. Must not know what the controller
+is for.
 """
 
 from __future__ import annotations
