@@ -71,6 +71,15 @@ SERIES = {
 }
 
 
+_NOTING = {
+    "mariadb": "CREATE FUNCTION noted() RETURNS INT MODIFIES SQL DATA BEGIN "
+    "INSERT INTO seen VALUES (1); RETURN 1; END",
+    "postgresql": "CREATE FUNCTION noted() RETURNS INT LANGUAGE sql AS "
+    "'INSERT INTO seen VALUES (1); SELECT 1'",
+}
+_NEXT = {"mariadb": "NEXTVAL(steps)", "postgresql": "nextval('steps')"}
+
+
 @pytest.fixture(scope="module", params=["mariadb", "postgresql"])
 def server(request, tmp_path_factory):
     with getattr(servers, request.param)(tmp_path_factory.mktemp(request.param)) as one:
@@ -174,6 +183,33 @@ def test_a_connection_that_the_server_ended_meanwhile_loses_no_answers(
     assert source.put_table("late", tmp_path / "late.parquet") == 5
 
 
+def test_columns_are_told_without_running_the_query(server, source):
+    """What it does beside would be done once more when it runs."""
+    typed = server[0] == "postgresql"
+    execute(source, "DROP TABLE IF EXISTS visits")
+    execute(source, "CREATE TABLE visits (n INT, word VARCHAR(9), day DATE)")
+    execute(source, "INSERT INTO visits VALUES (1, '%s', '2026-01-02')")
+    execute(source, "CREATE SEQUENCE steps")
+    execute(source, "CREATE TABLE seen (n INT)")
+    execute(source, _NOTING[server[0]])
+    select = f"SELECT v.*, {_NEXT[server[0]]} AS step, noted() AS x FROM visits v"
+    for text in (select, f"WITH v AS (SELECT noted()) {select} -- all", select):
+        found = source.describe(text)
+        assert found.schema.names == ("n", "word", "day", "step", "x")
+        assert found.typed is typed
+    if typed:
+        kinds = [column.kind for column in found.schema.columns]
+        number, text, time = Kind.INTEGER, Kind.TEXT, Kind.TIME
+        assert kinds == [number, text, time, number, number]
+    assert execute(source, "SELECT count(*) FROM seen").rows == ((0,),)
+    assert execute(source, f"SELECT {_NEXT[server[0]]}").rows == ((1,),)
+    for wrong in ("SELECT * FROM nowhere", "SELECT m FROM visits"):
+        with pytest.raises(DataError, match=r"query failed: .*(nowhere|\bm\b)"):
+            source.describe(wrong)
+    twice = source.describe("SELECT n, n FROM visits")
+    assert twice is None or len(twice.schema.names) == 2
+
+
 def test_a_model_learns_from_a_server_and_predicts_into_it(server, source, tmp_path):
     """In place of the table that it reads."""
     execute(source, "DROP TABLE IF EXISTS readings")
@@ -242,7 +278,7 @@ def test_arrays_of_postgresql_are_several_values(server, source, tmp_path):
         "tags, n % 2 = 0 AS y FROM generate_series(1, 200) AS n "
         "TO TRAIN DNNClassifier COLUMN EMBEDDING(ids, 4), vector, tags LABEL y INTO m"
     )
-    (statement,) = planning.read_statements(text, source.engine, source.schema)
+    (statement,) = planning.read_statements(text, source.engine)
     with source.rows(statement.select) as rows:
         plan = planning.plan_training(statement, rows.preview, text)
         path = tmp_path / "rows.parquet"
