@@ -28,7 +28,7 @@ def names(connection: Any, engine: str, select: str) -> list[str]:
     elif engine in tables.MYSQL:
         if not _prepared(connection, select):
             return []
-    else:
+    elif engine != "postgresql":  # with another driver than the one that tells types
         return []
     around = f"SELECT * FROM ({select}\n) AS described LIMIT 0"
     try:
@@ -39,8 +39,11 @@ def names(connection: Any, engine: str, select: str) -> list[str]:
 
 
 def _prepared(connection: Any, select: str) -> bool:
+    """Let MySQL read a query; whether it could be asked to."""
     from sqlalchemy import exc
 
+    if connection.dialect.paramstyle not in ("format", "pyformat"):
+        return True  # Of a driver to which a text is handed otherwise.
     try:
         connection.exec_driver_sql(f"PREPARE {_STATEMENT} FROM %s", (select,))
     except exc.DBAPIError as error:
