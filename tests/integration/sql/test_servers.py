@@ -14,8 +14,10 @@ from elasticdl.sql.data import shards
 from elasticdl.sql.data.shards import Staged
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import NULL_INTEGER, Kind, SplitPlan, Stored
+from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import Registry
 from elasticdl.sql.running.session import Session
+from elasticdl.sql.running.statements import read
 
 from tests.integration.sql import servers
 from tests.integration.sql.chain import Runner, run_all
@@ -183,7 +185,7 @@ def test_a_connection_that_the_server_ended_meanwhile_loses_no_answers(
     assert source.put_table("late", tmp_path / "late.parquet") == 5
 
 
-def test_columns_are_told_without_running_the_query(server, source):
+def test_columns_are_told_without_running_the_query(server, source, tmp_path):
     """What it does beside would be done once more when it runs."""
     typed = server[0] == "postgresql"
     execute(source, "DROP TABLE IF EXISTS visits")
@@ -202,6 +204,10 @@ def test_columns_are_told_without_running_the_query(server, source):
         kinds = [column.kind for column in found.schema.columns]
         number, text, time = Kind.INTEGER, Kind.TEXT, Kind.TIME
         assert kinds == [number, text, time, number, number]
+    session = Session(source, Registry(tmp_path), Runner(tmp_path), print)
+    train = "TO TRAIN DNNClassifier COLUMN wrd LABEL n INTO m"
+    with pytest.raises(StatementError, match="did you mean `word`"):
+        read(session, f"SELECT n FROM seen; {select} {train}")
     assert execute(source, "SELECT count(*) FROM seen").rows == ((0,),)
     assert execute(source, f"SELECT {_NEXT[server[0]]}").rows == ((1,),)
     for wrong in ("SELECT * FROM nowhere", "SELECT m FROM visits"):
