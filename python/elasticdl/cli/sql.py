@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from elasticdl.job.status import JobReport
     from elasticdl.job.values.document import ValuesFile
     from elasticdl.sql.data.source import Source
+    from elasticdl.sql.remote.flow import Remote
     from elasticdl.sql.running.session import Answer, Session
 
 DEFAULT_MODELS_DIR = "~/.elasticdl/models"
@@ -156,11 +157,15 @@ def _there(args: argparse.Namespace) -> Session:
     """Return a session whose statements run in a cluster."""
     from rich.console import Console
 
+    console = Console(highlight=False, markup=False, stderr=True)
+    return session_there(sql_cluster.remote_of(args, console), console)
+
+
+def session_there(remote: Remote, console: Console) -> Session:
+    """Return a session of a cluster."""
     from elasticdl.sql.registry import Registry
     from elasticdl.sql.running.session import Session
 
-    console = Console(highlight=False, markup=False, stderr=True)
-    remote = sql_cluster.remote_of(args, console)
     return Session(
         remote,
         Registry(Path(remote.models)),

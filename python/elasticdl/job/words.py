@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import enum
 
+# How a worker ends the message of a full disk; statements of SQL, which write that
+# field themselves, tell their users something else in its place.
+OTHER_OUTPUT = "set job.predictionOutput to another folder"
+
 
 class JobState(enum.StrEnum):
     """Where a job is in its life."""

@@ -55,17 +55,21 @@ _LOWER = ("postgresql", "cockroachdb", "redshift")
 
 def parse(text: str, engine: str) -> list[Statement]:
     """Return the statements of a text; StatementError has all mistakes in it."""
-    problems: list[Problem] = []
-    statements = []
-    for one in cutting.cut(text, engine):
-        parser = _Statement(text, engine, one)
-        statement = parser.parse()
-        problems += parser.problems
-        if statement is not None:
-            statements.append(statement)
+    statements, problems = parsed(text, engine)
     if problems:
         raise StatementError(text, problems)
-    return statements
+    return [one for one in statements if one is not None]
+
+
+def parsed(text: str, engine: str) -> tuple[list[Statement | None], list[Problem]]:
+    """Return the statements of a text, None for one with mistakes, and all of these."""
+    problems: list[Problem] = []
+    statements: list[Statement | None] = []
+    for one in cutting.cut(text, engine):
+        parser = _Statement(text, engine, one)
+        statements.append(parser.parse())
+        problems += parser.problems
+    return statements, problems
 
 
 class _Statement:

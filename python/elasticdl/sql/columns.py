@@ -2,8 +2,9 @@
 
 Owns what each function means and which kinds of columns it takes; every mistake is
 noted with its place. Called by `sql.planning`, once without a schema, so that mistakes
-in functions are known before anything is read, and once with it. The functions'
-arguments are in `sql.signatures`, what is not written in `sql.derive`.
+in functions are known before anything is read, and once with it. Which arguments there
+are is in `sql.signatures`, how one is read in `sql.arguments`, what is not written in
+`sql.derive`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
-from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.sql import derive, signatures
-from elasticdl.sql.models import is_number, is_whole
+from elasticdl.sql.arguments import NUMBERS, VALUES, Arguments, WrongError, told
 from elasticdl.sql.plan import (
-    NULL_TEXT,
     Bucketize,
     Category,
     Column,
@@ -31,7 +31,7 @@ from elasticdl.sql.plan import (
     Log,
     Normalize,
     NullIndicator,
-    Preview,
+    Numbers,
     Raw,
     Source,
     Split,
@@ -41,61 +41,29 @@ from elasticdl.sql.plan import (
 from elasticdl.sql.problems import Problem
 from elasticdl.sql.statements import Call, Constant, Expression, Listing, Name
 
-MOST_BUCKETS = 10_000  # Quantiles of one number.
 COMBINERS = ("mean", "sum", "sqrtn")
-_NUMBERS = (Kind.NUMBER, Kind.INTEGER, Kind.BOOLEAN)
-_VALUES = (Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN)
-_ITEMS = (Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN)
+MOST_NUMBERS = 10_000  # Of one text: their means are a part of the model.
 _CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)
-
-
-class _Wrong(Exception):  # noqa: N818 - it never leaves this module
-    """A mistake that has been noted."""
+# What SQLFlow nests: a column as its texts are written, inside of what it is.
+_WRITTEN = ("DENSE", "SPARSE")
+_WEIGHTED = ("HASH", "CATEGORY_ID", "SEQ_CATEGORY_ID", *_WRITTEN)
 
 
 @dataclass
-class Encoder:
-    """Makes encodings; `problems` is what was wrong, `preview` None before reading."""
+class Encoder(Arguments):
+    """Makes encodings of entries."""
 
-    preview: Preview | None
     aliases: dict[str, Encoding] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # of what was derived inside others
-    signs: dict[str, tuple[str, str]] = field(default_factory=dict)  # of weights
-    _buckets: dict[Source, int] = field(default_factory=dict)
 
     def encode(self, entry: Expression) -> tuple[Encoding, str] | None:
         """Return the encoding of one entry and why, if it was derived."""
         try:
             return self._entry(entry)
-        except _Wrong:
+        except WrongError:
+            if isinstance(entry, Call) and entry.alias is not None:
+                self.nameless.add(entry.alias.text)
             return None
-
-    def column(self, name: Name | Constant) -> Column | None:
-        """Return the column of a name; None where there is no schema yet."""
-        text = name.text if isinstance(name, Name) else str(name.value)
-        if self.preview is None:
-            return None
-        schema = self.preview.schema
-        found = schema.named(text)
-        if found is None:
-            hint = did_you_mean(text, schema.names)
-            raise self.wrong(name, f"the query has no column `{text}`; {hint}")
-        if found.kind is Kind.TIME:
-            kind = found.stated or "time"
-            raise self.wrong(name, f"`{text}` is a {kind}; {derive.extract(found)}")
-        if found.kind is Kind.OTHER:
-            kind = found.stated or str(found.kind)
-            raise self.wrong(
-                name, f"`{text}` is a {kind}, which no function takes; leave it out of "
-                f"the query, or select parts of it{derive.cast(found)}"
-            )  # fmt: skip
-        return found
-
-    def wrong(self, where: Expression, message: str) -> _Wrong:
-        """Note a mistake; what it returns is to be raised."""
-        self.problems.append(Problem(where.at, message))
-        return _Wrong(message)
 
     def _entry(self, entry: Expression) -> tuple[Encoding, str]:
         if isinstance(entry, Name | Constant):
@@ -109,7 +77,7 @@ class Encoder:
         )
 
     def _bare(self, entry: Name | Constant) -> tuple[Encoding, str]:
-        source = self._source(entry)
+        source = self.source(entry)
         if isinstance(entry, Name) and entry.text in self.aliases:
             return self.aliases[entry.text], ""
         column = self.column(entry)
@@ -124,52 +92,26 @@ class Encoder:
         signature = signatures.find(call)
         if isinstance(signature, Problem):
             self.problems.append(signature)
-            raise _Wrong
+            raise WrongError
         bound = signatures.bind(call, signature, self.problems.append)
         if bound is None:
-            raise _Wrong
+            raise WrongError
         encoding = _BUILDERS[signature.name](self, call, bound)
         if call.alias is not None:
             self.aliases[call.alias.text] = encoding
         return encoding
 
-    # Arguments.
-
-    def _source(self, entry: Expression) -> Source:
-        if isinstance(entry, Name):
-            return Source(entry.text)
-        if isinstance(entry, Constant) and isinstance(entry.value, str):
-            return Source(entry.value)
-        raise self.wrong(entry, "this is no column; expected the name of one")
-
-    def of_kind(
-        self, entry: Expression, function: str, kinds: tuple[Kind, ...], takes: str
-    ) -> Source:
-        """Return the column of a name; refused where its kind is none of these."""
-        source = self._source(entry)
-        assert isinstance(entry, Name | Constant)  # noqa: S101 - `_source` saw to it
-        column = self.column(entry)
-        if column is None:
-            return source
-        if column.kind is Kind.ARRAY and kinds is _VALUES and column.item in _ITEMS:
-            return Source(column.name, several=True)
-        if column.kind not in kinds:
-            raise self.wrong(
-                entry, f"`{column.name}` is {_told(column)}; {function} takes {takes}"
-            )
-        return Source(column.name)
-
     def number(self, entry: Expression, function: str) -> Source | Log:
         """Return a number, or the logarithm of one."""
         if isinstance(entry, Call):
             inner = self._call(entry)
-            if isinstance(inner, Raw) and isinstance(inner.of, Log):
+            if isinstance(inner, Raw) and _is_one_number(inner.of):
                 return inner.of
             raise self.wrong(
                 entry, f"{function} takes a column or LOG(column), not {entry.function}"
             )
         takes = "a number; VOCABULARIZE, HASH and EMBEDDING take text"
-        return self.of_kind(entry, function, _NUMBERS, takes)
+        return self.of_kind(entry, function, NUMBERS, takes)
 
     def value(self, entry: Expression, function: str) -> Source | Split:
         """Return a text or an integer, or the parts of a text."""
@@ -181,14 +123,14 @@ class Encoder:
                 f"{function} takes a column or SPLIT(x, ','), not {entry.function}",
             )
         takes = "text, integers and booleans; put BUCKETIZE around a number"
-        return self.of_kind(entry, function, _VALUES, takes)
+        return self.of_kind(entry, function, VALUES, takes)
 
     def split(self, call: Call) -> Split:
         """Return the parts of a text column."""
         signature = signatures.SIGNATURES["SPLIT"]
         bound = signatures.bind(call, signature, self.problems.append)
         if bound is None:
-            raise _Wrong
+            raise WrongError
         source = self.of_kind(bound["x"], "SPLIT", (Kind.TEXT,), "text")
         return Split(source, self.separator(bound.get("delimiter"), ",", call))
 
@@ -202,7 +144,7 @@ class Encoder:
             found = self.aliases[entry.text]
         else:
             takes = "a category; put BUCKETIZE around a number"
-            source = self.of_kind(entry, function, _VALUES, takes)
+            source = self.of_kind(entry, function, VALUES, takes)
             if self.preview is None:
                 return Vocabularize(source)
             column = self.preview.schema.find(source.column)
@@ -217,69 +159,6 @@ class Encoder:
             f"{function} takes a category (VOCABULARIZE, HASH, BUCKETIZE, CROSS), "
             "this is a number",
         )
-
-    def whole(self, entry: Expression | None, name: str, least: int = 1) -> int:
-        """Return a whole number."""
-        if isinstance(entry, Constant) and is_whole(entry.value, least):
-            return int(entry.value)  # type: ignore[arg-type]
-        assert entry is not None  # noqa: S101 - needed arguments are there
-        raise self.wrong(entry, f"expected `{name}`, a whole number, {least} or more")
-
-    def text(self, entry: Expression | None, default: str, expected: str) -> str:
-        """Return a text."""
-        if entry is None:
-            return default
-        if isinstance(entry, Constant) and isinstance(entry.value, str) and entry.value:
-            return entry.value
-        if isinstance(entry, Name):
-            return entry.text
-        raise self.wrong(entry, f"expected {expected}")
-
-    def separator(self, entry: Expression | None, default: str, call: Call) -> str:
-        """Return what is between the parts of a text."""
-        found = self.text(entry, default, f"a text, as '{default}'")
-        if found in NULL_TEXT:
-            message = (
-                f"`{found}` is a part of {NULL_TEXT}, which stands for NULL in the "
-                "shards; take another separator, with a REPLACE in the SELECT"
-            )
-            raise self.wrong(entry or call, message)
-        return found
-
-    def check_buckets(self, of: Source, count: int, at: Expression) -> None:
-        """Refuse more quantiles of a number than one pass computes.
-
-        They are computed once for all uses of it: as many as all of them divide.
-        """
-        whole = math.lcm(count, self._buckets.get(of, 1))
-        if count > MOST_BUCKETS:
-            raise self.wrong(at, f"expected {MOST_BUCKETS:,} buckets at most")
-        if whole > MOST_BUCKETS:
-            raise self.wrong(
-                at,
-                f"with the other BUCKETIZE of `{of.column}` this takes {whole:,} "
-                f"quantiles, of {MOST_BUCKETS:,} at most; expected numbers of buckets "
-                "that divide each other, as 10 and 100, or boundaries",
-            )
-        self._buckets[of] = whole
-
-    def boundaries(self, entry: Expression) -> tuple[float, ...]:
-        """Return ascending numbers."""
-        if not isinstance(entry, Listing) or not entry.items:
-            raise self.wrong(
-                entry, "expected boundaries, as [18, 30, 60], or num_buckets=10"
-            )
-        found: list[float] = []
-        for item in entry.items:
-            if not isinstance(item, Constant) or not is_number(item.value):
-                raise self.wrong(item, "expected a number")
-            number = float(item.value)  # type: ignore[arg-type]
-            if found and number <= found[-1]:
-                raise self.wrong(
-                    item, "boundaries ascend; this one is not above the one before"
-                )
-            found.append(number)
-        return tuple(found)
 
 
 # What each function makes of its arguments. All take the call, for the places of
@@ -340,13 +219,19 @@ def _vocabularize(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
     )
 
 
-def _category_id(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+def _category_id(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
+    bound, parts = _written(encoder, bound)
+    if parts:
+        return _sparse(encoder, call, bound)
     kinds = (Kind.INTEGER, Kind.BOOLEAN)
     source = encoder.of_kind(bound["x"], "CATEGORY_ID", kinds, "integers")
     return Identity(source, encoder.whole(bound["buckets"], "buckets"))
 
 
-def _hash(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+def _hash(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
+    bound, parts = _written(encoder, bound)
+    if parts:
+        return _sparse(encoder, call, bound)
     value = encoder.value(bound["x"], "HASH")
     return Hash(value, encoder.whole(bound["buckets"], "buckets"))
 
@@ -359,7 +244,7 @@ def _cross(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
     for item in items.items:
         if isinstance(item, Name) and item.text not in encoder.aliases:
             takes = "text, integers and booleans; put BUCKETIZE around a number"
-            source = encoder.of_kind(item, "CROSS", _VALUES, takes)
+            source = encoder.of_kind(item, "CROSS", VALUES, takes)
             if source.several:
                 raise encoder.wrong(item, "CROSS takes columns of one value a row")
             crossed.append(source)
@@ -401,55 +286,145 @@ def _split(encoder: Encoder, call: Call, _: _Bound) -> Encoding:
     return Vocabularize(encoder.split(call), derive.LARGEST_VOCABULARY)
 
 
-def _dense(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
-    shape = bound.get("shape")
-    if isinstance(shape, Listing) and len(shape.items) == 1:
-        shape = shape.items[0]
-    size = 1 if shape is None else encoder.whole(shape, "shape")
+def _dense(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     x = bound["x"]
+    size = _size(encoder, bound.get("shape"))
+    delimiter = encoder.separator(bound.get("delimiter"), ",", call)
     found = encoder.column(x) if isinstance(x, Name | Constant) else None
-    if found is None or found.kind is not Kind.ARRAY:
-        if size != 1 and found is not None:
-            raise encoder.wrong(
-                x,
-                f"`{found.name}` is {_told(found)}, one value a row; expected an array "
-                f"of {size} numbers, as CAST(string_split(x, ',') AS DOUBLE[])",
-            )
+    if found is None:
         return Raw(encoder.number(x, "DENSE"))
+    if found.kind is Kind.TEXT:
+        return Raw(
+            _numbers(encoder, call, bound, Numbers(Source(found.name), delimiter, size))
+        )
+    if found.kind is Kind.ARRAY:
+        return Raw(_array(encoder, found, bound, size))
+    if size > 1:
+        raise encoder.wrong(
+            x,
+            f"`{found.name}` is {told(found)}, one value a row; expected a text or an "
+            f"array of {size} numbers",
+        )
+    return Raw(encoder.number(x, "DENSE"))
+
+
+def _size(encoder: Encoder, shape: Expression | None) -> int:
+    """Return how many numbers a shape has, as 5, [5] or [28, 28]; 0 if none is said."""
+    if shape is None or (isinstance(shape, Name) and shape.text.lower() == "none"):
+        return 0
+    if not isinstance(shape, Listing):
+        return encoder.whole(shape, "shape")
+    if not shape.items:
+        raise encoder.wrong(shape, "expected `shape`, as 5 or [28, 28]")
+    return math.prod(encoder.whole(item, "shape") for item in shape.items)
+
+
+def _numbers(encoder: Encoder, call: Call, bound: _Bound, of: Numbers) -> Numbers:
+    """Return the numbers of a text, refused where their number is not said."""
+    column, at = of.of.column, bound.get("shape", call)
+    if not of.count:
+        raise encoder.wrong(
+            at,
+            f"`{column}` is text; expected how many numbers each has, as DENSE(x, 5)",
+        )
+    if of.count > MOST_NUMBERS:
+        raise encoder.wrong(at, f"expected {MOST_NUMBERS:,} numbers at most")
+    said = (of.delimiter, of.count)
+    before = encoder.sizes.setdefault(column, said)
+    if said != before:
+        raise encoder.wrong(
+            at,
+            f"another DENSE of `{column}` has {before[1]} numbers with `{before[0]}` "
+            "between them; expected the same",
+        )
+    _refuse_both(encoder, column, at)
+    return of
+
+
+def _refuse_both(encoder: Encoder, column: str, at: Expression) -> None:
+    if column in encoder.sizes and column in encoder.signs:
+        raise encoder.wrong(
+            at,
+            f"`{column}` is in DENSE and in WEIGHTED_CATEGORY; no text holds numbers "
+            "alone and values with weights",
+        )
+
+
+def _array(encoder: Encoder, found: Column, bound: _Bound, size: int) -> Source:
+    """Return an array of numbers."""
     assert encoder.preview is not None  # noqa: S101 - it gave the column
     longest = derive.longest(found, encoder.preview)
-    if found.item not in _NUMBERS:
+    if found.item not in NUMBERS:
         raise encoder.wrong(
-            x, f"`{found.name}` is {_told(found)}; DENSE takes numbers, EMBEDDING texts"
+            bound["x"],
+            f"`{found.name}` is {told(found)}; DENSE takes numbers, EMBEDDING texts",
         )
-    if shape is not None and size != longest and encoder.preview.num_rows:
+    if size and size != longest and encoder.preview.num_rows:
         raise encoder.wrong(
-            shape, f"`{found.name}` has arrays of {longest} values, not {size}"
+            bound["shape"],
+            f"`{found.name}` has arrays of {longest} values, not {size}",
         )
-    return Raw(Source(found.name, several=True))
+    return Source(found.name, several=True)
+
+
+def _inside(encoder: Encoder, bound: _Bound, taken: tuple[str, ...]) -> _Bound:
+    """Return arguments with those of functions that SQLFlow nests in others."""
+    while isinstance(x := bound["x"], Call):
+        signature = signatures.find(x)
+        if isinstance(signature, Problem) or signature.name not in taken:
+            break  # It is no column, which is told where one is looked for.
+        inner = signatures.bind(x, signature, encoder.problems.append)
+        if inner is None:
+            raise WrongError
+        if "shape" in inner:
+            inner["buckets"] = inner.pop("shape")
+        bound = {**inner, **{k: v for k, v in bound.items() if k != "x"}}
+    return bound
+
+
+def _written(encoder: Encoder, bound: _Bound) -> tuple[_Bound, bool]:
+    """Return arguments with those of a SPARSE or DENSE inside, and if it has parts."""
+    x = bound["x"]
+    inner = _inside(encoder, {"x": x}, _WRITTEN)
+    sparse = isinstance(x, Call) and x.function.upper() == "SPARSE"
+    size = _size(encoder, inner.get("buckets"))
+    parts = sparse or size > 1 or (not size and "delimiter" in inner)
+    return {**inner, **{k: v for k, v in bound.items() if k != "x"}}, parts
 
 
 def _sparse(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     """Return what SQLFlow's SPARSE is; with a second separator values have weights."""
-    shape = bound["buckets"]
-    if isinstance(shape, Listing) and len(shape.items) == 1:
-        bound = {**bound, "buckets": shape.items[0]}
+    bound, _ = _written(encoder, bound)
     build = _weighted if "pair" in bound else _sequence
     return build(encoder, call, bound)
 
 
+def _buckets(encoder: Encoder, call: Call, bound: _Bound) -> int:
+    given = bound.get("buckets")
+    if given is None:
+        usage = signatures.SIGNATURES["WEIGHTED_CATEGORY"].usage
+        raise encoder.wrong(
+            call, f"{call.function.upper()} needs `buckets`; expected {usage}"
+        )
+    if isinstance(given, Listing) and len(given.items) == 1:
+        given = given.items[0]  # a shape
+    return encoder.whole(given, "buckets")
+
+
 def _sequence(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
-    buckets = encoder.whole(bound["buckets"], "buckets")
-    source = encoder.of_kind(bound["x"], call.function.upper(), _VALUES, "text, arrays")
+    buckets = _buckets(encoder, call, bound)
+    takes = "text and arrays"
+    source = encoder.of_kind(bound["x"], call.function.upper(), VALUES, takes)
     if source.several:
         return Hash(source, buckets)
     text = (Kind.TEXT,)
-    source = encoder.of_kind(bound["x"], call.function.upper(), text, "text and arrays")
+    source = encoder.of_kind(bound["x"], call.function.upper(), text, takes)
     delimiter = encoder.separator(bound.get("delimiter"), ",", call)
     return Hash(Split(source, delimiter), buckets)
 
 
 def _weighted(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
+    bound = _inside(encoder, bound, _WEIGHTED)
     takes = "text, as 'red:0.5,blue:2'"
     source = encoder.of_kind(bound["x"], "WEIGHTED_CATEGORY", (Kind.TEXT,), takes)
     delimiter = encoder.separator(bound.get("delimiter"), ",", call)
@@ -459,13 +434,12 @@ def _weighted(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     before = encoder.signs.setdefault(source.column, signs)
     if wrong := derive.confused(source.column, signs, before):
         raise encoder.wrong(at, wrong)
-    buckets = encoder.whole(bound["buckets"], "buckets")
-    return Hash(Split(source, delimiter, pair), buckets)
+    _refuse_both(encoder, source.column, at)
+    return Hash(Split(source, delimiter, pair), _buckets(encoder, call, bound))
 
 
-def _told(column: Column) -> str:
-    """Return a column's kind; of an array what it holds."""
-    return f"array of {column.item}" if column.kind is Kind.ARRAY else str(column.kind)
+def _is_one_number(of: Source | Log | Numbers) -> TypeGuard[Source | Log]:
+    return isinstance(of, Log) or (isinstance(of, Source) and not of.several)
 
 
 def several(encoding: Encoding) -> bool:
@@ -494,7 +468,7 @@ _BUILDERS: dict[str, Callable[[Encoder, Call, _Bound], Encoding]] = {
     "EMBEDDING": _embedding,
     "SPLIT": _split,
     "DENSE": _dense,
-    "SEQ_CATEGORY_ID": _sequence,
+    "SEQ_CATEGORY_ID": _sparse,
     "SPARSE": _sparse,
     "WEIGHTED_CATEGORY": _weighted,
 }

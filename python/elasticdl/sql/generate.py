@@ -22,6 +22,7 @@ from elasticdl.sql.plan import (
     LABEL_FEATURE,
     NULL_INTEGER,
     NULL_TEXT,
+    NUMBER,
     Generated,
     Head,
     Measured,
@@ -161,6 +162,8 @@ def _constants(
         lines.append(f"NULL_INTEGER = -(2**63)  # {NULL_INTEGER} stands for NULL")
     if used & set(helpers.OF_NULL_TEXT):
         lines.append(f"NULL_TEXT = {literal(NULL_TEXT)}  # the same for text")
+    if "Numbers" in used:
+        lines.append(f'NUMBER = r"{NUMBER}"  # in a text')
     if writer.files:
         lines.append("FOLDER = Path(__file__).parent")
     if writer.large_files:
@@ -240,8 +243,11 @@ def _model(plan: TrainPlan, statistics: Statistics) -> str:
 
 def _input(feature: str, dtype: str, size: int) -> str:
     name = literal(feature)
-    end = f", dtype={literal(dtype)}" if dtype else ""
-    return f"{name}: keras.Input(({size},), name={name}{end})"
+    arguments = [f"({size},)", f"name={name}"]
+    arguments += [f"dtype={literal(dtype)}"] if dtype else []
+    # With the comma behind it, which is the list's.
+    written = call(f"{name}: keras.Input", arguments, ",", indent=8)
+    return written.strip().removesuffix(",")
 
 
 _OWN = (

@@ -16,7 +16,7 @@ from elasticdl.sql.attributes import Settings
 from elasticdl.sql.models import ModelKind
 from elasticdl.sql.plan import Column, Head, Kind, LabelPlan, Preview, in_sql
 from elasticdl.sql.problems import Problem
-from elasticdl.sql.statements import Position, Train
+from elasticdl.sql.statements import Evaluate, Position, Train
 
 
 @dataclass
@@ -95,7 +95,7 @@ class LabelReader:
             self.problems.append(Problem(at, message))
 
 
-def at_attribute(statement: Train, *keys: str) -> Position:
+def at_attribute(statement: Train | Evaluate, *keys: str) -> Position:
     """Return the place of an attribute's value; `keys` are its names."""
     for attribute in statement.attributes:
         if attribute.key.lower() in keys:

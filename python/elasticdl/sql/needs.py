@@ -27,6 +27,7 @@ from elasticdl.sql.plan import (
     Log,
     Measured,
     Normalize,
+    Numbers,
     Preview,
     Raw,
     Source,
@@ -43,12 +44,11 @@ _OF_KERAS = (
     "absolute|activation|add|cast|category_encoding|clip|concatenate|dense|discretization"
     "|divide|dropout|embedding|equal|expand_dims|flatten|full_like|get_item|greater"
     "|greater_equal|hashed_crossing|hashing|input_layer|integer_lookup|isnan|less"
-    "|less_equal|log1p|logical_and|maximum|minimum|multiply|not_equal|one_hot|repeat"
-    "|rescaling|reshape|sign|split|sqrt|square|string_lookup|subtract|sum|true_divide"
-    "|weighted|where"
+    "|less_equal|log1p|logical_and|maximum|minimum|multiply|not_equal|numbers|one_hot"
+    "|repeat|rescaling|reshape|sign|split|sqrt|square|string_lookup|subtract|sum"
+    "|true_divide|weighted|where"
 )
 # What asks for statistics of its inside.
-_NO_SPLIT = Split(Source(""), "")
 _MEASURED = (Raw, Standardize, Normalize, Bucketize, Vocabularize, Hash)
 
 
@@ -88,6 +88,9 @@ def _of_encoding(one: object) -> Iterator[StatisticsNeeded]:
     if not isinstance(one, _MEASURED):
         return
     of = measured(one.of)
+    if isinstance(one.of, Numbers):
+        yield StatisticsNeeded(of, means=True)
+        return
     if isinstance(one, Raw) and isinstance(one.of, Source) and one.of.several:
         return  # numbers as they are
     if isinstance(one, Bucketize):
@@ -106,12 +109,14 @@ def _of_encoding(one: object) -> Iterator[StatisticsNeeded]:
         yield StatisticsNeeded(of, moments=True)
 
 
-def measured(of: Source | Log | Split) -> Measured:
+def measured(of: Source | Log | Split | Numbers) -> Measured:
     """Return what a statistic of an encoding's inside is about."""
     if isinstance(of, Log):
         return Measured(of.of.column, log=True)
     if isinstance(of, Split):
         return Measured(of.of.column, split=of.delimiter)
+    if isinstance(of, Numbers):
+        return Measured(of.of.column, split=of.delimiter, numbers=of.count)
     return Measured(of.column)
 
 
@@ -131,6 +136,7 @@ def _both(one: StatisticsNeeded, other: StatisticsNeeded) -> StatisticsNeeded:
         one.of.max_size,
         one.of.min_count,
         one.longest or other.longest,
+        one.means or other.means,
     )
 
 
@@ -141,11 +147,11 @@ def column_plans(
     as_category = {
         name for feature in features for name in _used_as_category(feature.encoding)
     }
-    weighted = {
+    written = {
         one.of.column: one
         for feature in features
         for one in inner(feature.encoding)
-        if isinstance(one, Split) and one.pair
+        if isinstance(one, Numbers) or (isinstance(one, Split) and one.pair)
     }
     taken = {LABEL_FEATURE}
     names = [name for feature in features for name in sources(feature.encoding)]
@@ -160,14 +166,15 @@ def column_plans(
         elif kind in (Kind.INTEGER, Kind.BOOLEAN) and name in as_category:
             stored = Stored.INTEGER
         most = longest(column, preview) if array else 0
-        signs = weighted.get(name, _NO_SPLIT)
+        signs = written.get(name)
         yield ColumnPlan(
             name,
             feature_name(name, taken),
             stored,
             most,
-            signs.delimiter,
-            signs.pair,
+            signs.delimiter if signs else "",
+            signs.pair if isinstance(signs, Split) else "",
+            signs.count if isinstance(signs, Numbers) else 0,
         )
 
 

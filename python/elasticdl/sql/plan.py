@@ -26,6 +26,8 @@ NULL_INTEGER = -(2**63)
 NULL_TEXT = "\\N"  # As dumps of PostgreSQL, MySQL and Hive write it.
 LABEL_FEATURE = "label"  # What the default feed takes for the label.
 PREVIEW_ROWS = 10_000
+# A number in a text, as a regular expression of the engine and of TensorFlow (RE2).
+NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
 
 
 def is_line(text: str) -> bool:
@@ -120,12 +122,14 @@ class Measured:
     """What a statistic is about: a column, or what a function first makes of it.
 
     With `log` the values are sign(x) * ln(1 + |x|); with `split` a text's parts, of
-    which empty ones do not count. Vocabularies of other limits are other things.
+    which empty ones do not count; with `numbers` so many of them, each a number.
+    Vocabularies of other limits are other things.
     """
 
     column: str
     log: bool = False
     split: str = ""
+    numbers: int = 0
     max_size: int | None = None  # of a vocabulary
     min_count: int = 1
 
@@ -141,6 +145,7 @@ class StatisticsNeeded:
     max_size: int | None = None  # of the vocabulary, most frequent first
     min_count: int = 1
     longest: bool = False  # the most values in one row: split texts and arrays
+    means: bool = False  # of each number of a text
 
 
 @dataclass(frozen=True)
@@ -172,6 +177,7 @@ class ColumnStatistics:
     vocabulary_file: str = ""
     vocabulary_size: int = 0  # without NULL and unseen
     longest: int = 0
+    means: tuple[float, ...] = ()  # of the numbers of a text, by their place
 
 
 @dataclass(frozen=True)
@@ -202,8 +208,11 @@ class ColumnPlan:
     feature: str
     stored: Stored
     longest: int = 0  # An array's values a row, padded; 0: one value.
-    delimiter: str = ""  # Of a text of parts with weights, and what is between the two.
+    # Of a text of numbers, how many there are, or of parts with weights, with what is
+    # between the two; and of both what is between them.
+    delimiter: str = ""
     pair: str = ""
+    numbers: int = 0
 
 
 # Encodings: what COLUMN's functions make of columns, from the inside out.
@@ -219,9 +228,18 @@ class Source:
 
 @dataclass(frozen=True)
 class Raw:
-    """A number as it is."""
+    """A number as it is, or an array or a text of numbers."""
 
-    of: Source | Log
+    of: Source | Log | Numbers
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of a text, each of which has so many."""
+
+    of: Source
+    delimiter: str
+    count: int
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ statements. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from elasticdl.job.spec.problems import did_you_mean
@@ -52,24 +52,10 @@ _DIM = "embedding_dim"
 _VERSIONED = re.compile(rf"{_NAME.pattern}(@\d+)?", re.ASCII)
 
 
-def read_statements(
-    text: str, engine: str, schema_of: Callable[[str], Schema | None] | None = None
-) -> list[Statement]:
-    """Return a text's statements; StatementError has all mistakes seen so far.
-
-    `schema_of` is the columns of a SELECT, where they can be had: it is asked when
-    there are mistakes, so that those of columns are told with them.
-    """
+def read_statements(text: str, engine: str) -> list[Statement]:
+    """Return a text's statements; StatementError has all mistakes seen so far."""
     statements = clauses.parse(text, engine)
     problems = [problem for one in statements for problem in check(one)]
-    if problems and schema_of is not None:
-        for one in statements:
-            schema = schema_of(one.select) if isinstance(one, Train) else None
-            if schema is not None and isinstance(one, Train):
-                nothing = Preview(schema, {}, num_rows=0, complete=False)
-                planner = _Planner(one, nothing)
-                planner.plan()
-                problems += planner.problems
     if problems:
         raise StatementError(text, problems)
     return statements
@@ -163,6 +149,33 @@ def plan_training(statement: Train, preview: Preview, text: str) -> TrainPlan:
     if planner.problems or plan is None:
         raise StatementError(text, planner.problems)
     return plan
+
+
+def plan_without_rows(
+    statement: Train, schema: Schema
+) -> tuple[TrainPlan | None, list[Problem]]:
+    """Return a plan by the kinds of columns alone, and the mistakes in them."""
+    planner = _Planner(statement, Preview(schema, {}, num_rows=0, complete=False))
+    return planner.plan(), planner.problems
+
+
+def missing_columns(statement: Train, names: Schema) -> list[Problem]:
+    """Return which columns are not there; of those that are nothing else is known."""
+    encoder = columns.Encoder(None, names)
+    every = [one for clause in statement.columns for one in clause.entries]
+    # A name may be used before AS gives it.
+    aliased = [one for one in every if isinstance(one, Call) and one.alias is not None]
+    for entry in (*aliased, *every):
+        if not isinstance(entry, Star):
+            encoder.encode(entry)
+    split = settings_of(statement).split
+    for word, name in (("key", split.key), ("order", split.order)):
+        if name:
+            at = at_attribute(statement, f"validation.{word}")
+            encoder.encode(Name(name, at))
+    if statement.label is not None:
+        encoder.encode(statement.label)
+    return encoder.problems
 
 
 def duplicates(schema: Schema) -> Iterator[str]:

@@ -55,7 +55,7 @@ _ALL = (
         "SPARSE(x, buckets, ',')",
     ),
     Signature(
-        "WEIGHTED_CATEGORY", ("x", "buckets"), ("delimiter", "pair"),
+        "WEIGHTED_CATEGORY", ("x",), ("buckets", "delimiter", "pair"),
         "WEIGHTED_CATEGORY(x, buckets, ',', ':')",
     ),
     Signature(

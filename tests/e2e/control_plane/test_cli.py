@@ -534,6 +534,29 @@ def test_who_has_no_rights_hears_it_from_the_api_server(user, tmp_path):
     assert "cannot create resource" in said or "is forbidden" in said
 
 
+def test_a_registry_in_a_cluster_is_asked_by_a_pod_that_has_its_volume(user):
+    user.env["ELASTICDL_SQL_URL"] = "mysql://me:s3cr3t@shop/db"  # of tables, not asked
+    command = ["models", "show", "income@2", "-n", user.namespace]
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "elasticdl.cli.main", *command, "--models-dir", "shop"],
+        env=user.env,
+    )
+    selector = "app.kubernetes.io/component=sql"
+    try:
+        user.kubectl("wait", "--for=create", "pod", "-l", selector, "--timeout=60s")
+        (pod,) = user.get("pods", "-l", selector)["items"]
+    finally:
+        asking.kill()
+        asking.wait()
+    (main,) = pod["spec"]["containers"]
+    *words, step, statement = main["args"]
+    assert words == ["sql", "--step"]
+    assert json.loads(step) == {"do": "ask", "models": "shop"}
+    assert statement == 'DESCRIBE MODEL "income@2"'
+    assert main["workingDir"] in {one["mountPath"] for one in main["volumeMounts"]}
+    assert "s3cr3t" not in json.dumps(pod)
+
+
 def test_an_errand_whose_pod_does_not_run_says_why_and_leaves_no_pod(user, monkeypatch):
     user.submit()
     config = str(user.control_plane.kubeconfig)

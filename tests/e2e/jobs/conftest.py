@@ -187,7 +187,8 @@ def elasticdl(kube: Kube, platform: ClusterUnderTest, tmp_path):
         if verb != "zoo":
             context = [f"--context={platform.context}"] if platform.context else []
             there = ["--namespace", kube.namespace, *context]
-            rest = [*rest, *there] if verb == "jobs" else [*there, *rest]
+            inner = verb in ("jobs", "models")
+            rest = [*rest, *there] if inner else [*there, *rest]
         environ = {**os.environ, **(env or {}), "ELASTICDL_JOBS_DIR": str(tmp_path)}
         if platform.kubeconfig:
             environ["KUBECONFIG"] = str(platform.kubeconfig)

@@ -291,6 +291,32 @@ def test_values_with_weights_count_by_them(tmp_path: Path) -> None:
         assert not encoded[3].any()
 
 
+def test_a_text_of_numbers_is_read_and_any_other_one_has_their_means(
+    tmp_path: Path,
+) -> None:
+    query = (
+        "SELECT CASE WHEN i % 3 = 0 THEN NULL ELSE i || ' , ' || i * -1e-3 END AS t, "
+        "i % 2 AS y FROM range(90) t(i)"
+    )
+    texts = ["1,2", " 1.5e1 ,\t-.5", "-1e-120,3.4e38", NULL_TEXT]
+    odd = ["", "1", "1,2,3", "1,x", "1,nan", "1,1e39", "x,1", ",", "1,0x1"]
+    numbers, null = _trained(
+        query, "DENSE(t, 2, comma), NULL_INDICATOR(t)", tmp_path, t=texts + odd
+    )
+    there = np.array([[i, -i / 1000] for i in range(90) if i % 3])
+    means = there.mean(axis=0)
+    right = [[1, 2], [15, -0.5], [0, 3.4e38]]
+    np.testing.assert_allclose(numbers, right + [means] * (1 + len(odd)), 1e-6)
+    assert null[:, 0].tolist() == [0, 0, 0, 1] + [0] * len(odd)
+
+
+def test_the_means_of_many_numbers_are_a_file_beside_the_module(tmp_path: Path) -> None:
+    listed = ", ".join(f"i + {place}" for place in range(40))
+    query = f"SELECT concat_ws(';', {listed}) AS t, i % 2 AS y FROM range(9) t(i)"
+    (numbers,) = _trained(query, "DENSE(t, [8, 5], ';')", tmp_path, t=[NULL_TEXT])
+    assert numbers.tolist() == [[4.0 + place for place in range(40)]]
+
+
 def test_empty_parts_of_a_text_take_no_places(tmp_path: Path) -> None:
     (tags,) = _trained(
         "SELECT CASE WHEN i % 2 = 0 THEN ',a,b,' ELSE ',b,c' END AS tags, i % 2 AS y "

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from elasticdl.cli import models
 from elasticdl.errors import ElasticDLError, JobError
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
@@ -186,6 +187,36 @@ def test_a_large_vocabulary_is_a_file_on_the_volume(session, volume):
     assert lines == [MANY, MANY]
 
 
-def test_a_dropped_model_is_gone_with_its_run(session, volume):
-    run_all(session, "DROP MODEL my_model")
+def test_the_folder_of_models_may_have_a_comma(volume):
+    """Where data lies is a list with commas, as long as nothing has such a name."""
+    place = Processes(volume, Runner(volume))
+    remote = Remote(place, "sqlite", models="my,models [1]")
+    registry = Registry(volume / remote.models)
+    session = Session(remote, registry, place.run_job, print, elsewhere=remote)
+    run_all(
+        session,
+        "SELECT * FROM employee TO TRAIN LinearClassifier WITH train.epoch = 1 "
+        "LABEL income INTO other; SELECT * FROM employee TO PREDICT seen USING other",
+    )
+    ((number,),) = run_all(session, "SELECT count(*) AS n FROM seen")[0].rows
+    assert number == ROWS
+
+
+def test_models_without_sql_are_those_of_the_volume(session, volume, capsys):
+    for verb, name, told in (
+        ("list", "", "my_model@1"),
+        ("show", "my_model@1", "label: income"),
+    ):
+        assert models.ask_there(session, verb, name) == 0
+        assert told in capsys.readouterr().out
+    assert models.ask_there(session, "show", "other")
+    assert "no model 'other'" in capsys.readouterr().err
+    with pytest.raises(StatementError, match="names no model"):
+        models.ask_there(session, "drop", 'x"; DROP MODEL my_model')
+    assert (volume / "models" / "my_model").exists()
+
+
+def test_a_dropped_model_is_gone_with_its_run(session, volume, capsys):
+    assert models.ask_there(session, "drop", "my_model@1") == 0
+    assert "dropped my_model@1" in capsys.readouterr().out
     assert not (volume / "models" / "my_model").exists()

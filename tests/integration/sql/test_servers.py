@@ -14,8 +14,10 @@ from elasticdl.sql.data import shards
 from elasticdl.sql.data.shards import Staged
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import NULL_INTEGER, Kind, SplitPlan, Stored
+from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import Registry
 from elasticdl.sql.running.session import Session
+from elasticdl.sql.running.statements import read
 
 from tests.integration.sql import servers
 from tests.integration.sql.chain import Runner, run_all
@@ -69,6 +71,15 @@ SERIES = {
     "postgresql": "SELECT n, CASE WHEN n % 3 = 0 THEN NULL ELSE n / 4.0 END AS x, "
     "'w' || n % 100 AS w FROM generate_series(1, 30000) AS n",
 }
+
+
+_NOTING = {
+    "mariadb": "CREATE FUNCTION noted() RETURNS INT MODIFIES SQL DATA BEGIN "
+    "INSERT INTO seen VALUES (1); RETURN 1; END",
+    "postgresql": "CREATE FUNCTION noted() RETURNS INT LANGUAGE sql AS "
+    "'INSERT INTO seen VALUES (1); SELECT 1'",
+}
+_NEXT = {"mariadb": "NEXTVAL(steps)", "postgresql": "nextval('steps')"}
 
 
 @pytest.fixture(scope="module", params=["mariadb", "postgresql"])
@@ -174,6 +185,38 @@ def test_a_connection_that_the_server_ended_meanwhile_loses_no_answers(
     assert source.put_table("late", tmp_path / "late.parquet") == 5
 
 
+def test_columns_are_told_without_running_the_query(server, source, tmp_path):
+    """What it does beside would be done once more when it runs."""
+    typed = server[0] == "postgresql"
+    execute(source, "DROP TABLE IF EXISTS visits")
+    execute(source, "CREATE TABLE visits (n INT, word VARCHAR(9), day DATE)")
+    execute(source, "INSERT INTO visits VALUES (1, '%s', '2026-01-02')")
+    execute(source, "CREATE SEQUENCE steps")
+    execute(source, "CREATE TABLE seen (n INT)")
+    execute(source, _NOTING[server[0]])
+    select = f"SELECT v.*, {_NEXT[server[0]]} AS step, noted() AS x FROM visits v"
+    like = f"{select} WHERE word LIKE '%\\%(s)' AND '\"' <> '%%'"
+    for text in (select, f"WITH v AS (SELECT noted()) {select} -- all", like):
+        found = source.describe(text)
+        assert found.schema.names == ("n", "word", "day", "step", "x")
+        assert found.typed is typed
+    if typed:
+        kinds = [column.kind for column in found.schema.columns]
+        number, text, time = Kind.INTEGER, Kind.TEXT, Kind.TIME
+        assert kinds == [number, text, time, number, number]
+    session = Session(source, Registry(tmp_path), Runner(tmp_path), print)
+    train = "TO TRAIN DNNClassifier COLUMN wrd LABEL n INTO m"
+    with pytest.raises(StatementError, match="did you mean `word`"):
+        read(session, f"SELECT n FROM seen; {select} {train}")
+    assert execute(source, "SELECT count(*) FROM seen").rows == ((0,),)
+    assert execute(source, f"SELECT {_NEXT[server[0]]}").rows == ((1,),)
+    for wrong in ("SELECT * FROM nowhere", "SELECT m FROM visits"):
+        with pytest.raises(DataError, match=r"query failed: .*(nowhere|\bm\b)"):
+            source.describe(wrong)
+    twice = source.describe("SELECT n, n FROM visits")
+    assert twice is None or len(twice.schema.names) == 2
+
+
 def test_a_model_learns_from_a_server_and_predicts_into_it(server, source, tmp_path):
     """In place of the table that it reads."""
     execute(source, "DROP TABLE IF EXISTS readings")
@@ -242,7 +285,7 @@ def test_arrays_of_postgresql_are_several_values(server, source, tmp_path):
         "tags, n % 2 = 0 AS y FROM generate_series(1, 200) AS n "
         "TO TRAIN DNNClassifier COLUMN EMBEDDING(ids, 4), vector, tags LABEL y INTO m"
     )
-    (statement,) = planning.read_statements(text, source.engine, source.schema)
+    (statement,) = planning.read_statements(text, source.engine)
     with source.rows(statement.select) as rows:
         plan = planning.plan_training(statement, rows.preview, text)
         path = tmp_path / "rows.parquet"

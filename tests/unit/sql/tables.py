@@ -105,7 +105,10 @@ def _measured(need: StatisticsNeeded) -> ColumnStatistics:
         places = [len(ordered) * i // max(1, need.num_buckets) for i in range(100)]
         cuts = [ordered[place] for place in places[1 : max(1, need.num_buckets)]]
         found["boundaries"] = tuple(cuts)
-    if need.of.split:
+    if need.means:
+        rows = [list(map(float, value.split(need.of.split))) for value in values]
+        found["means"] = tuple(sum(one) / len(rows) for one in zip(*rows, strict=True))
+    elif need.of.split:
         found["longest"] = max(len(value.split(need.of.split)) for value in values)
         values = [part for value in values for part in value.split(need.of.split)]
     if need.vocabulary:
@@ -137,7 +140,7 @@ class Trained(NamedTuple):
 def trained(sql: str, folder: Path) -> Trained:
     """Return what a statement makes of the rows of its query, all of them training."""
     source = open_source("", folder=folder)
-    (statement,) = planning.read_statements(sql, source.engine, source.schema)
+    (statement,) = planning.read_statements(sql, source.engine)
     assert isinstance(statement, Train)
     with source.rows(statement.select) as rows:
         of = planning.plan_training(statement, rows.preview, sql)

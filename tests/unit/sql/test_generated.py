@@ -122,6 +122,21 @@ def test_columns_may_be_called_as_words_of_python() -> None:
     assert all(feature.isidentifier() and feature.isascii() for feature in features)
 
 
+@pytest.mark.parametrize("count", [1, 7, 11, 40])
+@pytest.mark.parametrize("name", ["t", "a_column_of_a_rather_long_name"])
+def test_means_of_texts_of_numbers_are_as_a_formatter_leaves_them(
+    count: int, name: str, tmp_path: Path
+) -> None:
+    listed = ", ".join(f"i / {7 * place + 3}" for place in range(count))
+    made = tables.trained(
+        f"SELECT concat_ws(',', {listed}) AS {name}, i % 2 AS y FROM range(90) t(i) "
+        f"TO TRAIN DNNClassifier COLUMN DENSE({name}, {count}) LABEL y INTO m",
+        tmp_path,
+    ).made
+    assert _formatted(made.module) == made.module
+    assert len(made.files) == (count > 24)
+
+
 def test_hostile_values_and_names_stay_texts() -> None:
     nasty = ['"', "'", "\\", "\n", '"""', "{x}", "ä", "\x00", "\\N"]
     for value in nasty:

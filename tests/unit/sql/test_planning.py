@@ -9,17 +9,25 @@ import yaml
 from elasticdl.sql import planning
 from elasticdl.sql.plan import (
     Bucketize,
+    Category,
     Column,
     Embedding,
+    Encoding,
     Hash,
     Head,
+    Identity,
+    Indicator,
     Kind,
     Measured,
+    Normalize,
+    Numbers,
     Preview,
+    Raw,
     Schema,
     Source,
     Split,
     Standardize,
+    StatisticsNeeded,
     Stored,
     Vocabularize,
 )
@@ -242,30 +250,6 @@ def test_a_query_without_rows_is_told_as_such() -> None:
         tables.plan("SELECT * FROM t LABEL income INTO m", empty)
 
 
-def test_mistakes_of_words_and_of_columns_are_told_together() -> None:
-    """Where the engine names the columns of a query without its rows."""
-    text = (
-        "SELECT * FROM t TO TRAIN DNNClasifier WITH train.epochz = 3 "
-        "COLUMN agee, EMBEDDING(city) LABEL incom INTO m"
-    )
-    with pytest.raises(StatementError) as caught:
-        planning.read_statements(text, "duckdb", lambda _: tables.SCHEMA)
-    told = [problem.message for problem in caught.value.problems]
-    assert len(told) == 5
-    assert "the query has no column `incom`; did you mean `income`?" in told
-
-
-def test_metrics_of_an_unread_label_are_no_mistake() -> None:
-    text = (
-        "SELECT * FROM t TO TRAIN DNNRegressor WITH validation.metrics = 'MAE', x = 1 "
-        "LABEL age INTO m"
-    )
-    with pytest.raises(StatementError) as caught:
-        planning.read_statements(text, "duckdb", lambda _: tables.SCHEMA)
-    (problem,) = caught.value.problems
-    assert "no attribute `x`" in problem.message
-
-
 def test_fractions_are_no_classes() -> None:
     pay = (-0.5, 0.5) * 100
     (told,) = _told(_T + "LABEL pay INTO m", pay=pay)
@@ -422,6 +406,103 @@ def test_sparse_is_taken_as_sqlflow_spelled_it() -> None:
     ):
         plan = tables.plan(f"{_T} COLUMN EMBEDDING({written}, 4) LABEL income INTO m")
         assert plan.features[0].encoding == Embedding(encoding, 4)
+
+
+@pytest.mark.parametrize(
+    ("written", "encoding"),
+    [
+        ("DENSE(skills, 5)", Raw(Numbers(Source("skills"), ",", 5))),
+        ("DENSE(skills, [5], ';')", Raw(Numbers(Source("skills"), ";", 5))),
+        ("DENSE(skills, 5, comma)", Raw(Numbers(Source("skills"), ",", 5))),
+        ("DENSE(skills, [28, 28], COMMA, float)",
+         Raw(Numbers(Source("skills"), ",", 784))),
+        ("NUMERIC(skills, 1)", Raw(Numbers(Source("skills"), ",", 1))),
+        ("DENSE(age)", Raw(Source("age"))),
+        ("DENSE(age, 1, comma)", Raw(Source("age"))),
+        ("BUCKET(DENSE(age, 1), [18, 30])", Bucketize(Source("age"), 0, (18.0, 30.0))),
+        ("NORMALIZE(NUMERIC(age, 1))", Normalize(Source("age"))),
+        ("CATEGORY_ID(DENSE(grade), 4)", Identity(Source("grade"), 4)),
+        ("CATEGORY_HASH(DENSE(city), 9)", Hash(Source("city"), 9)),
+    ],
+)  # fmt: skip
+def test_dense_is_taken_as_sqlflow_spelled_it(written: str, encoding: Encoding) -> None:
+    plan = tables.plan(f"{_T} COLUMN {written} LABEL income INTO m")
+    assert plan.features[0].encoding == encoding
+
+
+_PARTS = Hash(Split(Source("skills"), ","), 20)
+_WEIGHTS = Hash(Split(Source("skills"), ",", ":"), 20)
+
+
+@pytest.mark.parametrize(
+    ("written", "encoding"),
+    [
+        ("CATEGORY_HASH(SPARSE(skills, 9, comma, int), 20)", _PARTS),
+        ("CATEGORY_ID(SPARSE(skills, [9], ',', int), 20)", _PARTS),
+        ("CATEGORY_ID(DENSE(skills, 3, ',', int), 20)", _PARTS),
+        ("SEQ_CATEGORY_ID(SPARSE(skills, none, ','), 20)", _PARTS),
+        ("SEQ_CATEGORY_ID(skills, 20)", _PARTS),
+        ("SPARSE(skills, 20, ',', int, ':', float)", _WEIGHTS),
+        ("CATEGORY_ID(SPARSE(skills, 9, ',', int, ':', float), 20)", _WEIGHTS),
+        ("WEIGHTED_CATEGORY(skills, 20)", _WEIGHTS),
+        ("WEIGHTED_CATEGORY(CATEGORY_HASH(skills, 20))", _WEIGHTS),
+        ("WEIGHTED_CATEGORY(SPARSE(skills, 20, ',', int, ':'))", _WEIGHTS),
+        ("WEIGHTED_CATEGORY(CATEGORY_ID(SPARSE(skills, 9, ',', int, ':', float), 20))",
+         _WEIGHTS),
+        ("WEIGHTED_CATEGORY(CATEGORY_HASH(SPARSE(skills, 9, comma, int, '='), 20))",
+         Hash(Split(Source("skills"), ",", "="), 20)),
+    ],
+)  # fmt: skip
+def test_categories_nest_as_sqlflow_spelled_them(
+    written: str, encoding: Category
+) -> None:
+    for outer, made in (
+        (written, encoding),
+        (f"EMBEDDING({written}, 4, 'sum')", Embedding(encoding, 4, "sum")),
+        (f"INDICATOR({written})", Indicator(encoding)),
+    ):
+        plan = tables.plan(f"{_T} COLUMN {outer} LABEL income INTO m")
+        assert plan.features[0].encoding == made
+        pair = encoding.of.pair if isinstance(encoding, Hash) else None
+        assert plan.column("skills").pair == pair
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("DENSE(skills)", "`skills` is text; expected how many numbers each has, as"),
+        ("DENSE(skills, none, ',')", "expected how many numbers each has"),
+        ("DENSE(skills, 0)", "expected `shape`, a whole number, 1 or more"),
+        ("DENSE(skills, [2, 'x'])", "expected `shape`, a whole number, 1 or more"),
+        ("DENSE(skills, [])", "expected `shape`, as 5 or [28, 28]"),
+        ("DENSE(skills, [200, 200])", "expected 10,000 numbers at most"),
+        ("DENSE(skills, 5, 'N')", "is a part of \\N, which stands for NULL"),
+        (
+            "DENSE(skills, 5), DENSE(skills, 4)",
+            "another DENSE of `skills` has 5 numbers",
+        ),
+        ("DENSE(skills, 5), DENSE(skills, 5, ';')", "has 5 numbers with `,` between"),
+        ("DENSE(skills, 5), WEIGHTED_CATEGORY(skills, 9)", "in WEIGHTED_CATEGORY; no"),
+        ("WEIGHTED_CATEGORY(skills, 9), DENSE(skills, 5)", "in WEIGHTED_CATEGORY; no"),
+        ("DENSE(age, 5)", "`age` is integer, one value a row; expected a text or an"),
+        ("STANDARDIZE(DENSE(skills, 5))", "STANDARDIZE takes a column or LOG(column)"),
+        ("WEIGHTED_CATEGORY(skills)", "WEIGHTED_CATEGORY needs `buckets`; expected"),
+        ("WEIGHTED_CATEGORY(EMBEDDING(skills, 9))", "this is no column"),
+        ("CATEGORY_HASH(SPARSE(age, 9), 9)", "`age` is integer; CATEGORY_HASH takes"),
+    ],
+)
+def test_a_text_of_numbers_that_cannot_be_is_refused(entry: str, told: str) -> None:
+    (found,) = set(_told(_T + f"COLUMN {entry} LABEL income INTO m"))
+    assert told in found
+
+
+def test_a_text_of_numbers_lies_as_it_is_with_what_it_has_to_hold() -> None:
+    plan = tables.plan(f"{_T} COLUMN DENSE(skills, 3, ';'), city LABEL income INTO m")
+    column = plan.column("skills")
+    assert (column.stored, column.delimiter, column.numbers) == (Stored.TEXT, ";", 3)
+    assert plan.column("city").numbers == 0
+    of = Measured("skills", split=";", numbers=3)
+    assert StatisticsNeeded(of, means=True) in plan.needs
 
 
 def test_an_initializer_that_would_have_no_effect_is_refused() -> None:

@@ -21,6 +21,7 @@ from elasticdl.sql.data import types, types_duckdb
 from elasticdl.sql.data.source import (
     NO_COLUMNS,
     Answer,
+    Described,
     failed,
     file_literal,
     identifier,
@@ -117,6 +118,23 @@ class Embedded:
 
     def schema(self, select: str) -> Schema | None:
         return schema_or_none(self.rows, select)
+
+    def describe(self, select: str) -> Described | None:
+        duckdb = import_duckdb()
+        connection = self.connection
+        try:
+            found = connection.extract_statements(select)
+            if [one.type for one in found] != [duckdb.StatementType.SELECT]:
+                return None
+            # Not by `sql`, which computes what needs no rows: nextval('s').
+            described = connection.execute(f"DESCRIBE {select}").fetchall()
+            columns = [(one[0], connection.type(one[1])) for one in described]
+        except duckdb.Error as error:
+            told = str(failed(error, doing="the query failed"))
+            # The line that it shows is the user's, without our word.
+            raise DataError(told.replace("LINE 1: DESCRIBE ", "LINE 1: ")) from error
+        schema = Schema(tuple(types_duckdb.column(*one) for one in columns))
+        return Described(schema, typed=True)
 
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         duckdb = import_duckdb()

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import DataError
-from elasticdl.sql.data import tables, types_postgresql
+from elasticdl.sql.data import describing, tables, types_postgresql
 from elasticdl.sql.data.cursor import ServerRows
 from elasticdl.sql.data.source import (
     NO_COLUMNS,
     Answer,
+    Described,
     failed,
     one_line,
     schema_or_none,
 )
-from elasticdl.sql.plan import Schema
+from elasticdl.sql.plan import Column, Kind, Schema
 
 # What a URL names alone, where SQLAlchemy would look for a driver nobody installs.
 _DRIVERS = {
@@ -137,6 +138,20 @@ class Server:
 
     def schema(self, select: str) -> Schema | None:
         return schema_or_none(self.rows, select)
+
+    def describe(self, select: str) -> Described | None:
+        from sqlalchemy import exc
+
+        try:
+            with self._engine.connect() as connection:
+                if self._engine.driver == types_postgresql.DRIVER:
+                    schema = types_postgresql.describe(connection, select)
+                    return Described(schema, typed=True) if schema else None
+                names = describing.names(connection, self.engine, select)
+        except exc.SQLAlchemyError as error:
+            raise self._failed(error, "the query failed") from None
+        columns = tuple(Column(name, Kind.OTHER) for name in names)
+        return Described(Schema(columns), typed=False) if columns else None
 
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         from sqlalchemy import exc

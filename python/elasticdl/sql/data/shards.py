@@ -13,11 +13,18 @@ from typing import Any
 
 from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded, split
-from elasticdl.sql.data.source import file_literal, identifier, literal
+from elasticdl.sql.data.source import (
+    BLANKS,
+    as_double,
+    file_literal,
+    identifier,
+    literal,
+)
 from elasticdl.sql.plan import (
     LABEL_FEATURE,
     NULL_INTEGER,
     NULL_TEXT,
+    NUMBER,
     Column,
     ColumnPlan,
     Entry,
@@ -32,7 +39,8 @@ from elasticdl.sql.plan import (
 
 ROW_GROUP = 4096  # The engine makes none below 2,048; a task reads whole ones.
 _GROUPS_IN_FILE = 256  # About a million rows, so that footers stay small.
-_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?"
+_LARGEST = 3.4028235e38  # Of float32.
+_LONGEST_SHOWN = 60  # Characters of a text in a message.
 _MOST_CLASSES = 10_000
 _NULLS = {
     Stored.FLOAT: "'nan'::FLOAT",
@@ -116,6 +124,7 @@ def write_training(
             _refuse_null(connection, one, label)
             _refuse_fractions(connection, one, label)
             _refuse_infinite(connection, one, columns, label.column)
+            _refuse_texts(connection, one, columns)
         classes = _classes(connection, staged, parts.training, whole, label)
         if len(classes) == 1:
             raise DataError(
@@ -146,6 +155,7 @@ def write_prediction(
     file.parent.mkdir(parents=True, exist_ok=True)
     with embedded.working(file.parent) as connection:
         _refuse_infinite(connection, staged, columns)
+        _refuse_texts(connection, staged, columns)
         made = ", ".join(settled(column, staged.schema) for column in columns)
         connection.execute(
             f"COPY (SELECT {made} FROM {staged.relation}) TO {literal(str(file))} "
@@ -163,6 +173,7 @@ def write_labelled(
         _refuse_null(connection, staged, label)
         _refuse_fractions(connection, staged, label)
         _refuse_infinite(connection, staged, columns, label.column)
+        _refuse_texts(connection, staged, columns)
         classes = tuple(Entry(_plain(value), 0) for value in label.classes)
         if classes:
             _refuse_unknown(connection, staged, label, classes)
@@ -192,13 +203,9 @@ def _with_weights(name: str, value: str, plan: ColumnPlan) -> str:
     """Return a text whose parts have weights; an error where one is no number."""
     sign = literal(plan.pair)
     behind = f"substr(v, instr(v, {sign}) + {len(plan.pair)})"
-    number = (
-        f"(regexp_full_match({behind}, {literal(_NUMBER)}) "
-        f"AND coalesce(isfinite(TRY_CAST({behind} AS FLOAT)), false))"
-    )
     wrong = (
         f"list_filter(string_split({name}, {literal(plan.delimiter)}), lambda v: "
-        f"instr(v, {sign}) > 0 AND NOT {number})"
+        f"instr(v, {sign}) > 0 AND NOT {_is_number(behind)})"
     )
     got = literal(f"column `{plan.column}`: got ")
     expected = literal(f", expected a number behind `{plan.pair}`, as red:0.5")
@@ -206,6 +213,43 @@ def _with_weights(name: str, value: str, plan: ColumnPlan) -> str:
         f"CASE WHEN len({wrong}) > 0 THEN error({got} || {wrong}[1] || {expected}) "
         f"ELSE {value} END"
     )
+
+
+def _is_number(text: str) -> str:
+    """Return whether a text is a number that float32 has, as SQL."""
+    small = f"abs({as_double(text)}) <= {_LARGEST}"
+    return (
+        f"(regexp_full_match({text}, {literal(NUMBER)}) AND coalesce({small}, false))"
+    )
+
+
+def _refuse_texts(
+    connection: Any, staged: Staged, columns: tuple[ColumnPlan, ...]
+) -> None:
+    """Raise DataError where a text has others than the numbers that it should."""
+    for plan in columns:
+        if not plan.numbers:
+            continue
+        column = staged.schema.find(plan.column)
+        text = f"CAST({identifier(column.name if column else plan.column)} AS VARCHAR)"
+        parts = f"string_split({text}, {literal(plan.delimiter)})"
+        trimmed = f"trim(v, {literal(BLANKS)})"
+        odd = (
+            f"len({parts}) <> {plan.numbers} OR len(list_filter({parts}, lambda v: "
+            f"NOT {_is_number(trimmed)})) > 0"
+        )
+        number, example = connection.execute(
+            f"SELECT count(*), min(t) FROM (SELECT {text} AS t FROM {staged.relation} "
+            f"WHERE {text} IS NOT NULL AND ({odd}))"
+        ).fetchone()
+        if number:
+            rows = "1 row" if number == 1 else f"{number:,} rows"
+            shown = example[:_LONGEST_SHOWN]
+            raise DataError(
+                f"column `{plan.column}` is not {plan.numbers} numbers with "
+                f"`{plan.delimiter}` between them in {rows} of {staged.num_rows:,}, as "
+                f"in {shown!r}; leave them out with a WHERE, or make them NULL"
+            )
 
 
 def _settled_value(name: str, stored: Stored, column: Column | None) -> str:

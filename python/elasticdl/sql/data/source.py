@@ -21,6 +21,7 @@ from elasticdl.sql.plan import Preview, Schema
 _DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db.duckdb")
 _SQLITE_ENDINGS = (".sqlite", ".sqlite3")
 NO_COLUMNS = Schema(())
+BLANKS = " \t\n\r\f"  # Around a number in a text.
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
@@ -32,6 +33,14 @@ class Answer:
     rows: tuple[tuple[Any, ...], ...]
     more: bool = False  # whether there were further rows
     changed: int = -1  # rows that the statement changed, where the engine tells
+
+
+@dataclass(frozen=True)
+class Described:
+    """The columns of a query that was not run; untyped ones have names alone."""
+
+    schema: Schema
+    typed: bool
 
 
 class Rows(Protocol):
@@ -69,6 +78,12 @@ class Source(Protocol):
 
     def schema(self, select: str) -> Schema | None:
         """Return a SELECT's columns, by its first rows at most; None if it fails."""
+
+    def describe(self, select: str) -> Described | None:
+        """Return a SELECT's columns without running it; None if nobody can tell.
+
+        Raises DataError with the engine's own message where it refuses the SELECT.
+        """
 
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         """Run a statement of the engine's own language."""
@@ -169,6 +184,11 @@ def file_literal(path: Path, last: str = "") -> str:
     """Return a file as `read_parquet` takes it, which has patterns; `last` is one."""
     plain = re.sub(r"[*?\[]", r"[\g<0>]", str(path))
     return literal(f"{plain}/{last}" if last else plain)
+
+
+def as_double(text: str) -> str:
+    """Return a part of a text as a number, for the embedded engine; NULL if none."""
+    return f"TRY_CAST(trim({text}, {literal(BLANKS)}) AS DOUBLE)"
 
 
 def batches_of(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from elasticdl.sql.data import embedded
 from elasticdl.sql.data.shards import Shards
-from elasticdl.sql.data.source import file_literal, literal, quoted
+from elasticdl.sql.data.source import as_double, file_literal, literal, quoted
 from elasticdl.sql.plan import (
     LABEL_FEATURE,
     NULL_INTEGER,
@@ -123,8 +123,9 @@ def measure(
         room = INLINE_BYTES
         for at, (one, made) in enumerate(zip(asked, numbers, strict=True)):
             place = shards.folder / _file(made, at)
+            meant = _with_means(connection, rows, one, made)
             found.append(
-                _with_vocabulary(connection, rows, one, made, place, room=room)
+                _with_vocabulary(connection, rows, one, meant, place, room=room)
             )
             room -= _num_bytes(found[-1].vocabulary)
     found += [_of_label(n, shards) for n in classes]
@@ -226,6 +227,23 @@ def _read(need: StatisticsNeeded, answer: Any, num_rows: int) -> ColumnStatistic
         boundaries=tuple(sorted(bounds)),
         longest=longest,
     )
+
+
+def _with_means(
+    connection: Any, rows: str, one: _Asked, made: ColumnStatistics
+) -> ColumnStatistics:
+    """Add the mean of each number of a text; 0 where no row has numbers."""
+    if not one.need.means:
+        return made
+    split = f"string_split({one.name}, {literal(one.need.of.split)})"
+    numbers = f"list_transform({split}, lambda v: {as_double('v')})"
+    found = connection.execute(
+        f"SELECT avg(v) FROM (SELECT unnest(n) AS v, generate_subscripts(n, 1) AS i "
+        f"FROM (SELECT {numbers} AS n FROM {rows} WHERE NOT {one.is_null})) "
+        "GROUP BY i ORDER BY i"
+    ).fetchall()
+    means = tuple(mean for (mean,) in found)
+    return replace(made, means=means or (0.0,) * one.need.of.numbers)
 
 
 def _num_bytes(entries: tuple[Entry, ...]) -> int:

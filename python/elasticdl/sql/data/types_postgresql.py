@@ -17,7 +17,8 @@ from functools import cache
 from typing import Any
 
 from elasticdl.sql.data import types
-from elasticdl.sql.plan import Column, Kind
+from elasticdl.sql.data.source import failed
+from elasticdl.sql.plan import Column, Kind, Schema
 
 DRIVER = "psycopg"
 # By the server's own name; of the first group arrays are several values, too.
@@ -61,6 +62,15 @@ class Stated:
     name: str
     sort: str
     decimal: str = ""
+
+
+@dataclass(frozen=True)
+class _Described:
+    """A column of which the type's number is known; not how many digits it has."""
+
+    type_code: int
+    precision: int | None = None
+    scale: int | None = None
 
 
 def load_as_text(adapters: Any) -> None:
@@ -110,6 +120,31 @@ def ask(connection: Any, description: Sequence[Any]) -> list[Stated]:
         _stated(*known.get(one.type_code, ("type of no name", _PSEUDO)), one)
         for one in description
     ]
+
+
+def describe(connection: Any, select: str) -> Schema | None:
+    """Return the columns of a query that the server reads, and does not run.
+
+    None where it has no columns, or parameters, which nobody gives. Raises DataError
+    where the server refuses it.
+    """
+    from psycopg import errors, pq
+
+    connection.exec_driver_sql("SELECT 1")  # Both of what follows in one transaction.
+    driver = connection.connection.driver_connection
+    encoding = driver.info.encoding
+    read = driver.pgconn.prepare(b"", select.encode(encoding))
+    if read.status != pq.ExecStatus.COMMAND_OK:
+        refused = errors.error_from_result(read, encoding=encoding)
+        raise failed(refused, doing="the query failed")
+    found = driver.pgconn.describe_prepared(b"")
+    if found.status != pq.ExecStatus.COMMAND_OK or found.nparams or not found.nfields:
+        return None
+    places = range(found.nfields)
+    names = [(found.fname(place) or b"").decode(encoding) for place in places]
+    stated = ask(connection, [_Described(found.ftype(place)) for place in places])
+    told = zip(names, stated, strict=True)
+    return Schema(tuple(column(*one, ()) for one in told))
 
 
 def _stated(name: str, sort: str, one: Any) -> Stated:

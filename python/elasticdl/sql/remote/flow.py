@@ -39,8 +39,10 @@ from elasticdl.sql.remote.messages import (
 from elasticdl.sql.remote.steps import work_folder
 from elasticdl.sql.running.questions import Question, parts_of
 from elasticdl.sql.running.session import Answer, Session, Table
-from elasticdl.sql.running.staging import job_name, job_of, said_of_job
+from elasticdl.sql.running.staging import advised, job_name, job_of, said_of_job
 from elasticdl.sql.statements import Plain, Statement, Train
+
+_LARGER_VOLUME = "enlarge the job's volume"
 
 
 class Place(Protocol):
@@ -96,7 +98,8 @@ class Remote:
             told = statement_error(str(error), text, begin)
             if told is not None:
                 raise told from None
-            raise JobError(in_one_line(reason(str(error)))) from None
+            said = in_one_line(reason(str(error)))
+            raise JobError(advised(said, _LARGER_VOLUME)) from None
 
     def _new(self, do: str, statement: Statement, **more: Any) -> Step:
         return Step(
@@ -203,6 +206,10 @@ class Remote:
 
     def schema(self, select: str) -> None:
         """Return None: the source is asked in the cluster alone."""
+        del select
+
+    def describe(self, select: str) -> None:
+        """Return None, too."""
         del select
 
     def rows(self, select: str) -> Any:

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elasticdl.errors import DataError
+from elasticdl.errors import DataError, JobError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.values.file import load_values
 from elasticdl.sql.registry import Description, read_description
 from elasticdl.sql.running import evaluate, explain, gradients, predict
 from elasticdl.sql.running.session import Answer, Session, Told
-from elasticdl.sql.running.staging import job_name, job_of, said_of_job
+from elasticdl.sql.running.staging import advised, job_name, job_of, said_of_job
 from elasticdl.sql.statements import Evaluate, Explain, Explainer, Predict
 
 Question = Predict | Evaluate | Explain
+_OTHER_DISK = "set TMPDIR to a folder of a larger disk"
 NO_ROWS = "the query has no rows: nothing to {verb}"
 
 
@@ -95,5 +96,8 @@ def ask(session: Session, statement: Question) -> list[Answer]:
         )
         if not parts.prepare(session, statement, about, folder):
             return [_no_rows(statement, NO_ROWS.format(verb=parts.verb))]
-        report = session.run_job(values)
+        try:
+            report = session.run_job(values)
+        except JobError as error:
+            raise JobError(advised(str(error), _OTHER_DISK)) from error
         return parts.finish(session, statement, about, folder, report.metrics)

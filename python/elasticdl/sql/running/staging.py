@@ -16,6 +16,7 @@ from elasticdl.files import write_whole
 from elasticdl.job.spec.problems import did_you_mean, spec_error
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import parse_values
+from elasticdl.job.words import OTHER_OUTPUT
 from elasticdl.sql import planning, registry
 from elasticdl.sql.data import types, types_duckdb
 from elasticdl.sql.data.shards import Staged
@@ -60,9 +61,7 @@ def stage(
     anything is read.
     """
     with session.source.rows(select) as rows:
-        problems = list(_problems(rows.schema, about, label))
-        if kept:
-            problems += _lost(rows.schema)
+        problems = list(problems_of(rows.schema, about, label, kept=kept))
         if problems:
             raise UnfitError(problems)
         for line in _rounded(rows.schema) if kept else ():
@@ -81,29 +80,38 @@ def staged_in(folder: Path) -> Staged:
     return Staged(folder / _ROWS, schema, tree["num_rows"])
 
 
-def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
+def problems_of(
+    schema: Schema, about: Description, label: str, *, kept: bool = False
+) -> Iterator[str]:
+    """Yield why a model cannot take the rows of a query, or they cannot come back."""
     yield from planning.duplicates(schema)
-    missing = [p.column for p in about.columns if schema.find(p.column) is None]
-    if len(missing) == 1:
-        (name,) = missing
+    yield from missing(schema, about)
+    for plan in about.columns:
+        column = schema.find(plan.column)
+        if column is not None and (wrong := misfit(column, plan)):
+            yield wrong
+    if label:
+        yield from _wrong_label(schema, label, about.label)
+    if kept:
+        yield from _lost(schema)
+
+
+def missing(schema: Schema, about: Description, label: str = "") -> Iterator[str]:
+    """Yield which columns of a model a query has not, whatever kinds it has."""
+    away = [p.column for p in about.columns if schema.find(p.column) is None]
+    if len(away) == 1:
+        (name,) = away
         hint = did_you_mean(name, list(schema.names))
         yield f"the model needs the column `{name}`, which the query has not: {hint}"
-    elif missing:
-        listed = ", ".join(f"`{name}`" for name in missing)
+    elif away:
+        listed = ", ".join(f"`{name}`" for name in away)
         there = ", ".join(f"`{name}`" for name in schema.names)
         yield (
             f"the model needs the columns {listed}, which the query has not; it has "
             f"{there}"
         )
-    for plan in about.columns:
-        column = schema.find(plan.column)
-        if column is None:
-            continue
-        wrong = misfit(column, plan)
-        if wrong:
-            yield wrong
-    if label:
-        yield from _wrong_label(schema, label, about.label)
+    if label and schema.named(label) is None:
+        yield _no_label(schema, label)
 
 
 def misfit(column: Column, plan: ColumnPlan) -> str:
@@ -124,10 +132,14 @@ def misfit(column: Column, plan: ColumnPlan) -> str:
 def _wrong_label(schema: Schema, name: str, label: LabelPlan) -> Iterator[str]:
     column = schema.named(name)
     if column is None:
-        hint = did_you_mean(name, list(schema.names))
-        yield f"the label `{name}` is no column of the query; {hint}"
+        yield _no_label(schema, name)
     elif wrong := label_misfit(column, label):
         yield wrong
+
+
+def _no_label(schema: Schema, name: str) -> str:
+    hint = did_you_mean(name, list(schema.names))
+    return f"the label `{name}` is no column of the query; {hint}"
 
 
 def label_misfit(column: Column, label: LabelPlan) -> str:
@@ -190,6 +202,14 @@ def job_of(
     if values is None:
         raise spec_error(problems)
     return values
+
+
+def advised(message: str, advice: str) -> str:
+    """Return a job's message with advice that a statement can follow.
+
+    Where its answers lie meanwhile is no field of it.
+    """
+    return message.replace(OTHER_OUTPUT, advice)
 
 
 def job_name(base: str, use: str) -> str:

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from elasticdl.errors import NotFoundError, SpecError
-from elasticdl.sql import attributes, planning
+from elasticdl.sql import attributes, clauses, planning
 from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.registry import ModelVersion, Registry, read_description
+from elasticdl.sql.running import ahead
+from elasticdl.sql.running.own import own_model
 from elasticdl.sql.running.questions import ask
 from elasticdl.sql.running.session import Answer, Session, Table, Told
 from elasticdl.sql.running.staging import UnfitError
@@ -46,25 +48,33 @@ def read(session: Session, text: str) -> list[Statement]:
     """Return a text's statements; StatementError has all mistakes in them."""
     _refuse_written(session.overrides)
     source = session.source
-    statements = planning.read_statements(text, source.engine, source.schema)
-    problems: list[Problem] = []
-    if session.elsewhere is None:  # what a cluster has is known there
-        problems += _unknown(statements, session.registry)
+    parsed, problems = clauses.parsed(text, source.engine)
+    statements = [one for one in parsed if one is not None]
+    for one in statements:
+        problems += planning.check(one)
     if session.dry_run is not None:
         problems += _not_dry(statements, keeps_tables=source.keeps_tables)
+    if session.elsewhere is None:  # what a cluster has is known there
+        problems += _unknown(parsed, session.registry)
+        for one in statements:
+            problems += own_model(one)[1] if isinstance(one, Train) else []
+        # The first of several may run for hours; one alone is asked when it runs.
+        if problems or len(parsed) > 1:
+            problems += ahead.mistakes(session, parsed, reading=bool(problems))
     if problems:
         raise StatementError(text, problems)
     return statements
 
 
-def _unknown(statements: list[Statement], registry: Registry) -> Iterator[Problem]:
-    """Yield models that are not there, nor made by a statement before.
-
-    The first of several may run for hours.
-    """
+def _unknown(
+    statements: Sequence[Statement | None], registry: Registry
+) -> Iterator[Problem]:
+    """Yield models that are not there, nor made by a statement before."""
     made: set[str] = set()
     for one in statements:
         match one:
+            case None:
+                return  # It was perhaps to make one.
             case Train():
                 made.add(one.into.text)
                 continue

@@ -45,7 +45,7 @@ from elasticdl.sql.registry import (
 from elasticdl.sql.running import staging
 from elasticdl.sql.running.own import OwnModel, fitted, own_model
 from elasticdl.sql.running.session import Answer, Session, Told
-from elasticdl.sql.statements import Train
+from elasticdl.sql.statements import Evaluate, Explain, Predict, Train
 
 _SELECT = "validation.select"
 # A clause of TO TRAIN in a statement that goes without these words; a WITH that the
@@ -111,10 +111,10 @@ def prepare(
     known, unread = _validation_columns(session, statement)
     wrong += unread
     with ExitStack() as stack:
-        with _hinting(statement):
+        with hinting(statement):
             rows = stack.enter_context(session.source.rows(statement.select))
         plan = _planned(statement, rows.preview, text, wrong)
-        if known is not None and (unfit := _unfit_validation(known, plan)):
+        if known is not None and (unfit := unfit_validation(known, plan)):
             at = at_attribute(statement, _SELECT)
             raise StatementError(text, [Problem(at, f"{_SELECT}: {unfit}")])
         if own is not None:
@@ -156,13 +156,13 @@ def prepare(
 
 
 @contextmanager
-def _hinting(statement: Train) -> Iterator[None]:
+def hinting(statement: Train | Predict | Evaluate | Explain) -> Iterator[None]:
     """Say why the engine was perhaps given a clause of ours: it took it as its own."""
     try:
         yield
     except DataError as error:
         found = _EARLY.search(statement.select)
-        if statement.model is not None or found is None:
+        if not isinstance(statement, Train) or statement.model or found is None:
             raise
         word = found[1].upper()
         raise DataError(
@@ -218,7 +218,7 @@ def _validation_columns(
         return None, [Problem(at, f"{_SELECT}: {error}")]
 
 
-def _unfit_validation(schema: Schema, plan: TrainPlan) -> str:
+def unfit_validation(schema: Schema, plan: TrainPlan) -> str:
     """Return what keeps the rows of validation.select from being such, or ""."""
     needed = [*(one.column for one in plan.columns), plan.label.column]
     problems = [
@@ -237,7 +237,7 @@ def _validation(session: Session, plan: TrainPlan, folder: Path) -> Staged | Non
     if not plan.split.select:
         return None
     with session.source.rows(plan.split.select) as rows:
-        if unfit := _unfit_validation(rows.schema, plan):  # it has changed meanwhile
+        if unfit := unfit_validation(rows.schema, plan):  # it has changed meanwhile
             raise SpecError(f"{_SELECT}: {unfit}")
         path = folder / "validation-rows.parquet"
         return Staged(path, rows.schema, rows.write(path))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from elasticdl.sql.needs import identifier, measured, vocabulary_of
@@ -29,6 +29,7 @@ from elasticdl.sql.plan import (
     Log,
     Normalize,
     NullIndicator,
+    Numbers,
     Raw,
     Source,
     Split,
@@ -43,6 +44,7 @@ from elasticdl.sql.writing.helpers import HELPERS, LAYERS
 from elasticdl.sql.writing.text import call, comment, fits, listing, literal
 
 _INLINE_LINES = 12  # A vocabulary of more lines is a file beside the module.
+_INLINE_MEANS = 24  # The same of means.
 _ONE_HOT = 12  # Categories of so many values need no trained vectors.
 _WIDEST_VECTOR = 32
 # What the function `encode` and the module call otherwise.
@@ -170,18 +172,8 @@ class EncodingWriter:
                 return self._standardized(feature, of)
             case Normalize(of):
                 return self._normalized(feature, of)
-            case Raw(Source(column, several=True) as of):
-                name = self.name(feature)
-                self.note(f"the numbers of {column} as they are; 0 where there is none")
-                self._call(name, "filled", self._number(of), "0.0")
-                return name
             case Raw(of):
-                found = self.statistics.of(measured(of))
-                name = self.name(feature)
-                self.note(f"{_of(of)} as it is; the mean{_rows(found)} for NULL")
-                mean = literal(found.mean or 0.0)
-                self._call(name, "filled", self._number(of), mean)
-                return name
+                return self._raw(feature, of)
             case NullIndicator(of):
                 name = self.name(f"{feature}_is_null")
                 self.note(f"whether {of.column} is NULL")
@@ -222,6 +214,39 @@ class EncodingWriter:
             name, "normalized", self._number(of), f"minimum={literal(float(low))}",
             f"maximum={literal(float(high))}", f"mean={literal(found.mean or 0.0)}",
         )  # fmt: skip
+        return name
+
+    def _raw(self, feature: str, of: Source | Log | Numbers) -> str:
+        if isinstance(of, Numbers):
+            return self._of_text(feature, of)
+        name = self.name(feature)
+        if isinstance(of, Source) and of.several:
+            self.note(f"the numbers of {of.column} as they are; 0 where there is none")
+            self._call(name, "filled", self._number(of), "0.0")
+            return name
+        found = self.statistics.of(measured(of))
+        self.note(f"{_of(of)} as it is; the mean{_rows(found)} for NULL")
+        mean = literal(found.mean or 0.0)
+        self._call(name, "filled", self._number(of), mean)
+        return name
+
+    def _of_text(self, feature: str, of: Numbers) -> str:
+        """Write the numbers of a text; NULL, and any other text, has their means."""
+        found = self.statistics.of(measured(of))
+        name, numbers = self.name(feature), self.name(f"{feature}_numbers")
+        self.helpers.add("Numbers")
+        many = f"{of.count:,} numbers of {of.of.column}"
+        self.note(f"{many}: their means{_rows(found)} for NULL")
+        listed = [literal(float(mean)) for mean in found.means]
+        means, sign = f"[{', '.join(listed)}]", literal(of.delimiter)
+        if len(listed) > _INLINE_MEANS:
+            means = self._in_file(f"{name}_means.txt", listed, "read_numbers")
+        elif not fits(f"        {sign}, {means}"):
+            means = self.name(f"{feature}_means")
+            self.lines.append(listing(f"{means} = ", listed, indent=4))
+        self.lines.append(call(f"{numbers} = Numbers", [sign, means], indent=4))
+        given = [self._input(of.of)]
+        self.lines.append(call(f"{name} = {numbers}", given, indent=4))
         return name
 
     def _vector(self, category: Category) -> str:
@@ -321,7 +346,7 @@ class EncodingWriter:
             return f"{name}_values", size
         return written, size
 
-    def _in_file(self, name: str, values: list[str | int], reader: str) -> str:
+    def _in_file(self, name: str, values: Sequence[str | int], reader: str) -> str:
         """Put a vocabulary into a file beside the module, a line each."""
         lines = [NULL_TEXT if value == NULL_INTEGER else str(value) for value in values]
         # A value with a line end in it cannot be a line; it counts as unseen.

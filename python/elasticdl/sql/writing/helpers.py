@@ -19,6 +19,11 @@ def read_integers(path):
     lines = read_vocabulary(path)
     return [NULL_INTEGER if line == NULL_TEXT else int(line) for line in lines]
 ''',
+    "read_numbers": '''\
+def read_numbers(path):
+    """Return the lines of a file as numbers."""
+    return [float(line) for line in read_vocabulary(path)]
+''',
     "as_number": '''\
 def as_number(x):
     """Return an integer column as float; NULL is NaN."""
@@ -206,10 +211,39 @@ class Weighted(layers.Layer):
         signs = {"delimiter": self.delimiter, "pair": self.pair}
         return {**super().get_config(), **signs, "longest": self.longest}
 '''
-LAYERS = {"Split": SPLIT, "Weighted": WEIGHTED}
+NUMBERS = '''\
+@keras.saving.register_keras_serializable("elasticdl_sql")
+class Numbers(layers.Layer):
+    """Reads a text as "1.5,2"; one with other than `means` numbers has the means."""
+
+    def __init__(self, delimiter, means, **kwargs):
+        super().__init__(**kwargs)
+        self.delimiter = delimiter
+        self.means = means
+
+    def call(self, x):
+        parts = tf.strings.split(tf.reshape(x, [-1]), self.delimiter)
+        count = len(self.means)
+        is_right = tf.equal(parts.row_lengths(), count)
+        parts = tf.strings.strip(parts.to_tensor("", shape=[None, count]))
+        is_number = tf.strings.regex_full_match(parts, NUMBER)
+        numbers = tf.strings.to_number(tf.where(is_number, parts, "0"))
+        is_number = tf.logical_and(is_number, tf.math.is_finite(numbers))
+        is_right = tf.logical_and(is_right, tf.reduce_all(is_number, axis=1))
+        return tf.where(is_right[:, None], numbers, tf.constant(self.means))
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor((x.shape[0], len(self.means)))
+
+    def get_config(self):
+        config = super().get_config()
+        return {**config, "delimiter": self.delimiter, "means": self.means}
+'''
+LAYERS = {"Split": SPLIT, "Weighted": WEIGHTED, "Numbers": NUMBERS}
 # What a helper is made of besides Keras.
 NEEDS = {
     "read_integers": ("read_vocabulary",),
+    "read_numbers": ("read_vocabulary",),
     "standardized": ("filled",),
     "normalized": ("filled",),
 }

@@ -67,7 +67,7 @@ def listing(head: str, items: Sequence[str], *, indent: int, signs: str = "[]") 
     """Return `head[items]` on one line, or an item a line."""
     blank = " " * indent
     one = f"{blank}{head}{signs[0]}{', '.join(items)}{signs[1]}"
-    if fits(one):
+    if "\n" not in one and fits(one):
         return one
     each = "\n".join(f"{blank}    {item}," for item in items)
     return f"{blank}{head}{signs[0]}\n{each}\n{blank}{signs[1]}"

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from elasticdl.errors import DataError
+from elasticdl.job.words import OTHER_OUTPUT
 
 Columns = dict[str, list[Any]]
 
@@ -117,6 +118,6 @@ class PredictionFiles:
                 aside.unlink(missing_ok=True)
             raise DataError(
                 f"predictions cannot be written to {path}: {error.strerror or error}; "
-                "make room or set job.predictionOutput to another folder"
+                f"make room or {OTHER_OUTPUT}"
             ) from error
         return path

@@ -89,15 +89,16 @@ def test_statements_run_in_a_cluster_with_their_url_in_a_secret(
         f"--from-literal={ENV_SQL_URL}=sqlite:////data/{SECRET}.sqlite",
     )  # fmt: skip
 
+    pods = (
+        "--set", f"images.registry={images.registry}",
+        "--set", f"images.tag={images.tag}",
+        "--set", "job.worker.resources.cpu=0.25",
+        "--set", "job.worker.resources.memory=1200Mi",
+    )  # fmt: skip
+
     def sql(statements: str, code: int = 0) -> str:
-        return elasticdl(
-            "sql", "--secret", "shop", "--db", "sqlite://", statements,
-            "--set", f"images.registry={images.registry}",
-            "--set", f"images.tag={images.tag}",
-            "--set", "job.worker.resources.cpu=0.25",
-            "--set", "job.worker.resources.memory=1200Mi",
-            code=code,
-        )  # fmt: skip
+        given = ("--secret", "shop", "--db", "sqlite://", statements)
+        return elasticdl("sql", *given, *pods, code=code)
 
     said = sql(
         "SELECT * FROM employee TO TRAIN DNNClassifier WITH train.epoch = 2 "
@@ -127,6 +128,11 @@ def test_statements_run_in_a_cluster_with_their_url_in_a_secret(
         [sys.executable, "-c", _CELL, line], env=environ, text=True, timeout=300
     )
     assert said.splitlines()[-1] == "('n',) ((2000,),)"
+
+    assert "my_model@1" in elasticdl("models", "list", *pods)
+    assert "label: income" in elasticdl("models", "show", "my_model", *pods)
+    said = elasticdl("models", "export", "my_model", "out", *pods, code=3)
+    assert "kubectl cp" in said
 
     # Nothing that Kubernetes or the volume keeps names the source.
     objects = kube.run("get", "configmaps,jobs,pods", "--output=yaml")

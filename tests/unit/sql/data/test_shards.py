@@ -336,6 +336,31 @@ def test_a_weight_that_is_no_number_is_named_with_its_column(tmp_path):
             shards.write_prediction(wrong, file, columns=parts)
 
 
+def test_a_text_of_other_numbers_is_counted_with_an_example(tmp_path):
+    of = (ColumnPlan("t", "t", Stored.TEXT, delimiter=",", numbers=3),)
+    label = LabelPlan("y", Kind.INTEGER, Head.NUMBER)
+    query = "SELECT t, 1 AS y FROM (SELECT unnest([NULL, {}]) AS t)"
+    right = ["1,2,3", " -1 ,+.5,\t7.", "1e3,1e-120,3.4e38"]
+    listed = ", ".join(f"'{one}'" for one in right)
+    file = tmp_path / "p" / "rows.parquet"
+    shards.write_prediction(selected(query.format(listed), tmp_path), file, columns=of)
+    assert pq.read_table(file)["t"].to_pylist() == [NULL_TEXT, *right]
+    for odd in ("", "1,2", "1,2,3,", "1,2,x", "1,2,nan", "1,,3", "1,2,1e39", "1,2,0x1"):
+        rows = selected(query.format(f"{listed}, '{odd}', '{odd}'"), tmp_path)
+        told = (
+            rf"column `t` is not 3 numbers with `,` between them in 2 rows of 6, as in "
+            rf"'{odd}'; leave them out"
+        )
+        with pytest.raises(DataError, match=told):
+            shards.write_prediction(rows, file, columns=of)
+        with pytest.raises(DataError, match=told):
+            shards.write_labelled(rows, tmp_path / "l", columns=of, label=label)
+        with pytest.raises(DataError, match=told):
+            shards.write_training(
+                rows, tmp_path / "t", columns=of, label=label, division=SplitPlan()
+            )
+
+
 def test_an_infinity_in_an_array_is_named_with_its_column(tmp_path):
     odd = "if(i = 7, 'inf'::DOUBLE, NULL)"
     rows = f"SELECT [i::DOUBLE, {odd}] AS x, i AS y FROM range(9) t(i)"

@@ -195,6 +195,30 @@ def test_the_parts_of_a_text_are_counted_without_empty_ones(made):
     assert found.longest == max(map(len, parts))
 
 
+def test_each_number_of_a_text_has_the_mean_of_the_rows_that_have_one(tmp_path):
+    draw = np.random.default_rng(1)
+    numbers = draw.normal(size=(500, 3)) * [1, 1e4, 1e-3]
+    texts = [" ; ".join(map(repr, row)) for row in numbers.tolist()]
+    texts[::7] = [None] * len(texts[::7])
+    pq.write_table(pa.table({"t": texts, "y": [1] * 500}), tmp_path / "t.parquet")
+    source = open_source("")
+    with source.rows(f"SELECT * FROM '{tmp_path / 't.parquet'}'") as rows:
+        path = tmp_path / "rows.parquet"
+        one = Staged(path, rows.schema, rows.write(path))
+    source.close()
+    columns = (ColumnPlan("t", "t", Stored.TEXT, delimiter=";", numbers=3),)
+    written = shards.write_training(
+        one, tmp_path, columns=columns, label=LabelPlan("y", Kind.INTEGER, Head.NUMBER),
+        division=SplitPlan(0.0),
+    )  # fmt: skip
+    of = Measured("t", split=";", numbers=3)
+    needs = (StatisticsNeeded(of, means=True),)
+    found = statistics.measure(written, columns=columns, needs=needs).of(of)
+    there = np.array([text is not None for text in texts])
+    np.testing.assert_allclose(found.means, numbers[there].mean(axis=0), 1e-9)
+    assert found.null_count == 500 - there.sum()
+
+
 def test_the_classes_are_counted_over_training_rows(made):
     written, measured, table = made
     counted = collections.Counter(table["label"].to_pylist())
