@@ -42,7 +42,7 @@ from elasticdl.worker.shows import Shows
 from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import TaskStream
-from elasticdl.worker.trainer import Values
+from elasticdl.worker.trainer import InModel
 
 # Of a state, beside its variables: names, and the position in the data.
 _MOST_TEXT_BYTES = 16 << 20
@@ -55,12 +55,15 @@ class ValuesInModel:
         """Take a module with a built model."""
         self._definition = definition
 
-    def values(self, model: ModelVersion) -> Values | None:
-        """Return None, and put averages into the model where they are asked for."""
+    def values(self, model: ModelVersion) -> InModel:
+        """Put averages into the model where they are asked for.
+
+        Which version it is the loop knows, and says in the task's report.
+        """
         if model.snapshot == AVERAGE:  # as Keras's fit does when it ends
             trainable = self._definition.model.trainable_variables
             self._definition.optimizer.finalize_variable_values(trainable)
-        return None
+        return InModel(0)
 
     def variables_changed(self) -> None:
         """Do nothing."""

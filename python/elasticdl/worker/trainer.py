@@ -61,11 +61,18 @@ class Values:
     state: Mapping[str, Array] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class InModel:
+    """The values that are in the model already, and which version they are."""
+
+    version: int
+
+
 class ModelSource(Protocol):
     """Where evaluation and export get the model's values."""
 
-    def values(self, model: ModelVersion) -> Values | None:
-        """Return the values of a version; None: those in the model."""
+    def values(self, model: ModelVersion) -> Values | InModel:
+        """Return the values of a version, or which ones are in the model."""
 
     def variables_changed(self) -> None:
         """Note that the model's trainable variables were overwritten."""

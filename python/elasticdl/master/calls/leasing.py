@@ -125,7 +125,9 @@ class Leasing:
         if task is not None or not member.ready or not (may_train and job.may_train):
             return task
         ledger, admission = self._parts.ledger, self._parts.holder.admission
-        if not ledger.can_lease or not admission.may_begin(member.key.index):
+        if not ledger.can_lease or self._parts.rounds.stops_training:
+            return None
+        if not admission.may_begin(member.key.index):
             return None
         leased = ledger.lease(member.key.index, now=now, lease_seconds=seconds)
         return self._message(leased) if leased else None

@@ -257,6 +257,15 @@ class Rounds:
         else:
             self._start()
 
+    @property
+    def stops_training(self) -> bool:
+        """Whether a round is under way on what workers have themselves.
+
+        A step between its tasks, or before the best model's export, would have them see
+        other values.
+        """
+        return self.current is not None and not self._pins
+
     def requests(self, index: int) -> list[SnapshotRequest]:
         """Return the snapshots that a PS has to keep for the round."""
         current = self.current

@@ -21,8 +21,8 @@ from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.trainer import (
     BatchDone,
     BatchPosition,
+    InModel,
     NanLossError,
-    Values,
 )
 
 log = logging.getLogger(__name__)
@@ -96,10 +96,10 @@ class LocalTrainer:
     def recover(self) -> None:
         raise RuntimeError("strategy local has no PS that could be rewound")
 
-    def values(self, model: ModelVersion) -> Values | None:
+    def values(self, model: ModelVersion) -> InModel:
         if model.snapshot == AVERAGE:  # as Keras's fit does when it ends
             self._optimizer.finalize_variable_values(self._step.variables)
-        return None
+        return InModel(self._version)
 
     def between_steps(self) -> None:
         self._between_steps(self._version, dict(self._applied))

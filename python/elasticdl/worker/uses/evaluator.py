@@ -20,7 +20,7 @@ from elasticdl.tensor import codec
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.steps.step import Traced
 from elasticdl.worker.tasks.records import LoadedTask
-from elasticdl.worker.trainer import ModelSource, Values
+from elasticdl.worker.trainer import InModel, ModelSource, Values
 from elasticdl.worker.uses.model_values import ModelValues
 
 
@@ -42,7 +42,7 @@ class Evaluator:
         self._borrowed = borrowed
         self._progress = progress
         self._metrics = definition.metrics()
-        self._cached: tuple[str, Values | None] | None = None
+        self._cached: tuple[str, Values | InModel] | None = None
         # Traced for any number of records: what Keras weighs by a batch's static size
         # (losses of single outputs) must not depend on which sizes came first.
         self._forward = Traced(definition.evaluate_batch, jit=False)
@@ -75,7 +75,7 @@ class Evaluator:
             lease_id=task.lease_id,
             outcome=TaskOutcome.DONE,
             records=records,
-            model_version=values.version if values else 0,
+            model_version=values.version,
             bad_records=loaded.bad,
             state=encode_state(self._metrics.state()),
         )
@@ -92,7 +92,7 @@ class Evaluator:
             results_json=results_json(results),
         )
 
-    def _values(self, task: Task) -> Values | None:
+    def _values(self, task: Task) -> Values | InModel:
         model = task.model
         if not model.snapshot:
             return self._trainer.values(model)

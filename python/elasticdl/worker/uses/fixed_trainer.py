@@ -17,7 +17,7 @@ from elasticdl.errors import CheckpointError, JobError
 from elasticdl.job.tasks import ModelVersion
 from elasticdl.model.state import is_seed, non_trainable
 from elasticdl.model.variables import trainable_variables
-from elasticdl.worker.trainer import BatchDone, BatchPosition, Values
+from elasticdl.worker.trainer import BatchDone, BatchPosition, InModel
 from elasticdl.worker.untrained import load_untrained
 
 
@@ -64,9 +64,9 @@ class FixedTrainer:
     def recover(self) -> None:
         """Do nothing: there are no PS."""
 
-    def values(self, model: ModelVersion) -> Values | None:
+    def values(self, model: ModelVersion) -> InModel:
         del model
-        return None
+        return InModel(self.version)
 
     def between_steps(self) -> None:
         """Do nothing: there are no steps."""

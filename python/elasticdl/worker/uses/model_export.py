@@ -61,6 +61,6 @@ class ModelExporter:
             task_id=task.task_id,
             lease_id=task.lease_id,
             outcome=TaskOutcome.DONE,
-            model_version=values.version if values else 0,
+            model_version=values.version,
             results_json=json.dumps({"paths": [str(path) for path in paths]}),
         )

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from elasticdl.model.state import non_trainable, read_state, write_state
 from elasticdl.model.variables import trainable_variables
-from elasticdl.worker.trainer import ModelSource, Values
+from elasticdl.worker.trainer import InModel, ModelSource, Values
 
 
 class ModelValues:
@@ -27,9 +27,9 @@ class ModelValues:
         self._trainer = trainer
 
     @contextmanager
-    def set_to(self, values: Values | None) -> Iterator[None]:
-        """Run a block with these values in the model; None keeps the present ones."""
-        if values is None:
+    def set_to(self, values: Values | InModel) -> Iterator[None]:
+        """Run a block with these values in the model."""
+        if isinstance(values, InModel):
             yield
             return
         before = read_state(self._shared)

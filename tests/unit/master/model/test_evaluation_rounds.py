@@ -216,3 +216,19 @@ def test_no_more_results_are_kept_than_a_restarted_master_reads_back(
     assert [said.result for said in evaluated(again)][-1:] == last
     again.rounds.rewound(version=5, epochs_done=0)
     assert again.measured == [3.0, 4.0, 5.0]
+
+
+def test_nobody_trains_while_workers_evaluate_what_they_have_themselves(ledger) -> None:
+    course = Course(ledger, BEST_MODEL)
+    assert not course.rounds.stops_training
+    course.rounds.open("test", version=4, epochs_done=0, now=0.0)
+    export = course.measure(0.9, version=4)
+    assert course.rounds.stops_training  # the best model is still to be written
+    course.report(export)
+    assert not course.rounds.stops_training
+
+
+def test_training_goes_on_beside_a_round_on_a_snapshot(ledger) -> None:
+    course = Course(ledger, [], pins=1)
+    course.rounds.open("test", version=4, epochs_done=0, now=0.0)
+    assert not course.rounds.stops_training
