@@ -21,7 +21,6 @@ from elasticdl.planner.situation import (
     away,
     frame,
     held,
-    resources,
     situation,
     supply,
 )
@@ -31,6 +30,7 @@ from elasticdl.planner.view import (
     ClusterView,
     Job,
     JobKey,
+    Placement,
     Pod,
     Settings,
     Template,
@@ -47,11 +47,10 @@ def scene_of(
 ) -> Scene:
     """Return the scene of a view."""
     jobs = {job.key: job for job in view.jobs}
-    named = resources(view) | {n for one in memory.newest for n, _ in one.more.items}
     nodes = supply(view.nodes, settings, now)
     aside = apart(view, nodes)
     room = Room(
-        *(nodes, settings, named),
+        *(nodes, settings),
         held=held(view),
         away=away(view, nodes),
         apart=aside,
@@ -84,8 +83,11 @@ def scene_of(
         else:
             _fixed(scene, crew, workers[job.key])
     _whose(scene)
-    scene.asked = tuple(scene.asks)
     _recall(scene, memory)
+    scene.asks = [
+        one for one in scene.asks if one.made or not (one.crew and one.crew.given_up)
+    ]
+    scene.asked = tuple(scene.asks)
     return scene
 
 
@@ -127,7 +129,8 @@ def grant_of(
 
 def _other_pod(scene: Scene, pod: Pod) -> None:
     room = scene.room
-    shape = room.shape(pod.request, pod.placement)
+    # One with a node is where it is.
+    shape = room.shape(pod.request, Placement() if pod.node else pod.placement)
     if pod.node:
         if (node := room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
             return
@@ -223,7 +226,9 @@ def _unmade_asks(
         if template is None:
             continue
         shape = scene.room.shape(template.request, template.placement)
-        for _ in range(count - seen[job.key, role]):
+        lacking = max(0, count - seen[job.key, role])
+        crew.unseen += lacking
+        for _ in range(lacking):
             scene.asks.append(
                 Ask(
                     *(shape, template.priority, job.arrived),
@@ -231,6 +236,7 @@ def _unmade_asks(
                     pods=f"{job.key} {role}",
                     job=job.key,
                     crew=crew,
+                    made=False,
                 )
             )
 
@@ -310,6 +316,9 @@ def _fixed(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
             crew.cap -= 1
         elif not pod.leaving and not 0 < crew.waiting_since <= pod.waiting_since:
             crew.waiting_since, crew.waiting_why = pod.waiting_since, pod.waiting_why
+    if not crew.job.resting:
+        there = sum(not pod.leaving for pod in pods)
+        crew.unseen += max(0, crew.job.replicas - there)
     crew.cap = max(crew.cap, len(crew.placed))
     crew.floor = min(crew.floor, crew.cap)
     for _ in range(crew.floor - len(crew.placed)):

@@ -138,7 +138,7 @@ def keep_floors(scene: Scene) -> None:
 def _hopes(worker: Worker) -> bool:
     """Return whether a node could be found; else it waits in vain, or behind a gate."""
     crew = worker.crew
-    paused = crew.pause and (worker.since or not crew.part)
+    paused = crew.pause and (worker.since or not crew.part or crew.given_up)
     return not worker.gated and not paused
 
 

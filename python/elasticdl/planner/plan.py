@@ -117,6 +117,7 @@ def _again_at(
         times.append(memory.fairness.since + OPEN_SECONDS)
     for one in memory.expected:
         times.append(one.since + settings.unseen_seconds)
+        times.append(one.unseen_since + settings.unseen_seconds)
         times.append(one.free_since + settings.wait_seconds)
     times += [
         node.ready_since + settings.ready_seconds

@@ -20,7 +20,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from elasticdl.planner.matching import admits
+from elasticdl.planner.admission import Admission
 from elasticdl.planner.view import PODS, Node, Placement, Resources, Settings
 
 NOWHERE = -1
@@ -55,21 +55,24 @@ class Room:
         self,
         nodes: Iterable[Node],
         settings: Settings,
-        names: set[str],
         *,
         held: Mapping[str, Mapping[str, int]],
         away: Iterable[Node] = (),
         apart: frozenset[str] = frozenset(),
     ):
-        """Begin with empty nodes; `names` are all resources that pods ask for.
+        """Begin with empty nodes.
 
+        Of resources those count that a node has, or that are held: any others are words
+        of whoever asks, thousands of them if he likes, and no node has room for that.
         `held`: on each node, also those that are `away`: no supply now, and in use.
         `apart`: names of nodes that others may use, and that no sum counts.
         """
         self.nodes = list(nodes)
         self.counts = [node.name not in apart for node in self.nodes]
         self.resources = sorted(
-            names | {PODS} | {n for one in self.nodes for n, _ in one.allocatable.items}
+            {PODS}
+            | {name for one in self.nodes for name, _ in one.allocatable.items}
+            | {name for node in self.nodes for name in held.get(node.name, {})}
         )
         self._number = {name: i for i, name in enumerate(self.resources)}
         self.place_of = {node.name: i for i, node in enumerate(self.nodes)}
@@ -103,6 +106,7 @@ class Room:
         self.used = [0] * len(self.resources)  # soon
         self.leaving = [0] * len(self.resources)
         self._shapes: dict[tuple[Resources, Placement], Shape] = {}
+        self._admission = Admission(self.nodes)
         self._admitted: dict[Placement, frozenset[int]] = {}
 
     def _free(self, node: Node) -> list[int]:
@@ -116,12 +120,18 @@ class Room:
         key = (request, placement)
         if (known := self._shapes.get(key)) is None:
             if placement not in self._admitted:
-                self._admitted[placement] = frozenset(
-                    i for i, node in enumerate(self.nodes) if admits(node, placement)
-                )
-            needs = [(self._number[name], amount) for name, amount in request.items]
+                # In one order, whatever sets it came from: plans repeat exactly.
+                admitting = sorted(self._admission.admitting(placement))
+                self._admitted[placement] = frozenset(admitting)
+            needs = [
+                (self._number[name], amount)
+                for name, amount in request.items
+                if name in self._number
+            ]
+            has_all = len(needs) == len(request.items)
             needs.append((self._number[PODS], 1))
-            known = Shape(tuple(needs), self._admitted[placement])
+            nodes = self._admitted[placement] if has_all else frozenset[int]()
+            known = Shape(tuple(needs), nodes)
             self._shapes[key] = known
         return known
 
