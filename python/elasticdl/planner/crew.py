@@ -7,10 +7,13 @@ Made by `planner.carry`, changed through `planner.scene`. Must not know other jo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from elasticdl.planner.memory import Newest, Pause
 from elasticdl.planner.room import NOWHERE, Shape
 from elasticdl.planner.view import Job, JobKey
+
+BLOCKED = "no node has room for all of its master and PS"
 
 
 @dataclass(eq=False)
@@ -71,12 +74,12 @@ class Crew:
         """Return the job's name in the cluster."""
         return self.job.key
 
-    @property
+    @cached_property
     def part(self) -> bool:
         """Return whether the planner decides its size."""
         return self.job.takes_part
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """Return the priority of its workers."""
         return self.job.worker.priority

@@ -25,15 +25,17 @@ from elasticdl.planner.view import PODS, Node, Placement, Resources, Settings
 
 NOWHERE = -1
 _UNLIMITED = 1 << 62
+Needs = tuple[tuple[int, int], ...]  # (resource, amount)
 
 
 @dataclass(eq=False)
 class Shape:
     """A request with its placement; one object for all equal ones."""
 
-    needs: tuple[tuple[int, int], ...]  # (resource, amount)
+    needs: Needs
     nodes: frozenset[int]  # that admit it
     heaps: tuple[_Heap, _Heap] = field(init=False)  # by room soon, by room now
+    most: int | None = field(default=None, init=False)  # of them, on empty nodes
 
     def __post_init__(self) -> None:
         self.heaps = (_Heap(), _Heap())
@@ -106,6 +108,10 @@ class Room:
         self.used = [0] * len(self.resources)  # soon
         self.leaving = [0] * len(self.resources)
         self._shapes: dict[tuple[Resources, Placement], Shape] = {}
+        # Many words are one shape, and each shape looks at each node.
+        self._alike: dict[
+            tuple[tuple[tuple[int, int], ...], frozenset[int]], Shape
+        ] = {}
         self._admission = Admission(self.nodes)
         self._admitted: dict[Placement, frozenset[int]] = {}
 
@@ -131,8 +137,10 @@ class Room:
             has_all = len(needs) == len(request.items)
             needs.append((self._number[PODS], 1))
             nodes = self._admitted[placement] if has_all else frozenset[int]()
-            known = Shape(tuple(needs), nodes)
-            self._shapes[key] = known
+            alike = (tuple(needs), nodes)
+            if (same := self._alike.get(alike)) is None:
+                same = self._alike[alike] = Shape(*alike)
+            known = self._shapes[key] = same
         return known
 
     def amount(self, shape: Shape, resource: str) -> int:
@@ -153,6 +161,16 @@ class Room:
             if (fits := left // need) < least:
                 least = fits
         return least
+
+    def most(self, shape: Shape) -> int:
+        """Return how many pods of a shape would fit on empty nodes."""
+        if shape.most is None:
+            empty = (self._free(self.nodes[node]) for node in shape.nodes)
+            shape.most = sum(
+                min(free[i] // need for i, need in shape.needs if need)
+                for free in empty
+            )
+        return shape.most
 
     def fits(self, shape: Shape, node: int, *, now: bool) -> bool:
         """Return whether a pod of a shape fits on a node."""
@@ -237,7 +255,7 @@ class Room:
             self.leaving[i] += need * counts
 
     def _freer(self, node: int) -> None:
-        for shape in self._shapes.values():
+        for shape in self._alike.values():
             if node in shape.nodes:
                 shape.heaps[0].freer.add(node)
                 shape.heaps[1].freer.add(node)

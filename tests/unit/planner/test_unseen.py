@@ -9,7 +9,16 @@ from elasticdl.job.names import Role
 from elasticdl.planner.memory import Memory
 from elasticdl.planner.view import Holder, Job, JobKey, Pod, Template
 
-from tests.unit.planner.build import NOW, cluster, cpus, job, made, node, workers
+from tests.unit.planner.build import (
+    NOW,
+    cluster,
+    cpus,
+    job,
+    made,
+    node,
+    sizes,
+    workers,
+)
 
 OTHER, GHOST = JobKey("ml", "b"), JobKey("ml", "ghost")
 EVERY = 5
@@ -59,27 +68,25 @@ def of_ghost(role: Role, index: int) -> Pod:
 
 
 def test_a_floor_that_nobody_makes_takes_room_a_few_times_an_hour() -> None:
-    sizes = Beside(ghost()).size_after(3600)
-    assert sizes[0] < 8
-    assert falls(sizes) <= 8
-    assert sizes.count(8) > 0.75 * len(sizes)
+    found = Beside(ghost()).size_after(3600)
+    assert found[0] < 8
+    assert falls(found) <= 8
+    assert found.count(8) > 0.75 * len(found)
 
 
 def test_master_and_ps_that_nobody_makes_take_room_a_few_times_an_hour() -> None:
-    # More of them than there is room for.
-    many = ghost(ps=Template(cpus(2)), num_ps=50, max=5)
-    sizes = Beside(many).size_after(3600)
-    assert sizes[0] == 1
-    assert falls(sizes) <= 8
-    assert sizes.count(8) > 0.75 * len(sizes)
+    found = Beside(ghost(ps=Template(cpus(2)), num_ps=3, min=1)).size_after(3600)
+    assert found[0] == 1
+    assert falls(found) <= 8
+    assert found.count(8) > 0.75 * len(found)
 
 
 def test_a_fixed_job_that_nobody_makes_leaves_its_room_to_others() -> None:
     beside = Beside(ghost(max=0, min=1, replicas=6))
     beside.other = replace(beside.other, granted=2)
-    sizes = beside.size_after(300)
-    assert sizes[0] == 2
-    assert 8 in sizes
+    found = beside.size_after(300)
+    assert found[0] == 2
+    assert 8 in found
 
 
 def test_room_is_made_as_soon_as_somebody_makes_a_pod_of_such_a_job() -> None:
@@ -96,3 +103,26 @@ def test_a_master_that_is_away_for_minutes_costs_its_job_nothing() -> None:
     beside.other = replace(beside.other, granted=3)
     assert beside.size_after(600)[-1] <= 4
     assert beside.ghost.granted == 4
+
+
+def test_nobody_gives_way_to_ps_that_no_empty_cluster_holds() -> None:
+    many = ghost(ps=Template(cpus(2)), num_ps=10_000, min=1)
+    assert Beside(many).size_after(60)[0] == 7  # its master has room
+
+
+def test_a_plan_is_about_a_thousand_workers_that_are_not_there_and_no_more() -> None:
+    # Whoever may write a job may write its grant, too.
+    small = {"worker": Template(cpus(0.001)), "arrived": NOW}
+    one, other = job("a", 1, 100_000, 100_000, **small), job("b", 1, 9, 1)
+    nodes = [node(f"n{number}", 8) for number in range(3)]
+    found = made(cluster(*nodes, one, other, workers(other, n0=1)))
+    assert sizes(found) == {"a": 1000, "b": 9}
+    grows = replace(one, granted=1000)
+    there = workers(grows, n0=400, n1=300, n2=300)
+    assert sizes(made(cluster(*nodes, grows, there))) == {"a": 2000}
+
+
+def test_a_job_whose_minimum_is_beyond_that_is_granted_its_minimum() -> None:
+    one, other = job("a", 99_000, 100_000, None), job("b", 1, 9, 1)
+    found = made(cluster(node("n", 8), one, other, workers(other, n=1)))
+    assert sizes(found)["a"] == 99_000
