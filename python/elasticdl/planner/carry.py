@@ -231,7 +231,7 @@ def _unmade_asks(
         shape = scene.room.shape(template.request, template.placement)
         lacking = max(0, count - seen[job.key, role])
         crew.unseen += lacking
-        if lacking > scene.room.most(shape):
+        if lacking > 1 and lacking > scene.room.most(shape):
             crew.blocked = BLOCKED  # nobody gives way to what never begins
             continue
         for _ in range(min(lacking, _MOST_UNMADE)):

@@ -78,7 +78,8 @@ class Room:
         )
         self._number = {name: i for i, name in enumerate(self.resources)}
         self.place_of = {node.name: i for i, node in enumerate(self.nodes)}
-        self.free = [self._free(node) for node in self.nodes]  # soon
+        self._empty = [self._free(node) for node in self.nodes]
+        self.free = [list(free) for free in self._empty]  # soon
         self.held = [[0] * len(self.resources) for _ in self.nodes]  # by who leaves
         there = [
             (dict(n.allocatable.items), held.get(n.name, {}))
@@ -116,8 +117,9 @@ class Room:
         self._admitted: dict[Placement, frozenset[int]] = {}
 
     def _free(self, node: Node) -> list[int]:
-        free = [node.allocatable.get(name) for name in self.resources]
-        if all(name != PODS for name, _ in node.allocatable.items):
+        has = dict(node.allocatable.items)
+        free = [has.get(name, 0) for name in self.resources]
+        if PODS not in has:
             free[self._number[PODS]] = _UNLIMITED
         return free
 
@@ -165,10 +167,9 @@ class Room:
     def most(self, shape: Shape) -> int:
         """Return how many pods of a shape would fit on empty nodes."""
         if shape.most is None:
-            empty = (self._free(self.nodes[node]) for node in shape.nodes)
             shape.most = sum(
-                min(free[i] // need for i, need in shape.needs if need)
-                for free in empty
+                min(self._empty[node][i] // need for i, need in shape.needs if need)
+                for node in shape.nodes
             )
         return shape.most
 
