@@ -6,7 +6,15 @@ from random import Random
 
 from elasticdl.planner.admission import MOST_CONDITIONS, Admission
 from elasticdl.planner.matching import admits
-from elasticdl.planner.view import Expression, Node, Placement, Taint, Toleration
+from elasticdl.planner.room import Room
+from elasticdl.planner.view import (
+    Expression,
+    Node,
+    Placement,
+    Settings,
+    Taint,
+    Toleration,
+)
 
 from tests.unit.planner.build import cpus
 
@@ -80,3 +88,19 @@ def test_no_node_admits_thousands_of_conditions() -> None:
     few, many = MOST_CONDITIONS // 2, MOST_CONDITIONS
     assert index.admitting(Placement(affinity=(term,) * few)) == {0}
     assert index.admitting(Placement(affinity=(term,) * many)) == set()
+
+
+def test_pods_that_may_be_on_the_same_nodes_are_looked_for_once() -> None:
+    room = Room([Node("n", cpus(4)), Node("m", cpus(4))], Settings(), held={})
+    anywhere = room.shape(cpus(1), Placement())
+    tolerant = Placement(tolerations=(Toleration("spot", "Exists"),))
+    assert room.shape(cpus(1), tolerant) is anywhere
+    there = Placement(affinity=((Expression("metadata.name", "In", ("n",)),),))
+    assert room.shape(cpus(1), there).nodes == {0}
+
+
+def test_what_no_node_has_is_found_nowhere_and_no_column_of_a_plan() -> None:
+    room = Room([Node("n", cpus(4, **{"nvidia.com/gpu": 1}))], Settings(), held={})
+    wishes = {f"example.com/{number}": 1 for number in range(3)}
+    assert room.shape(cpus(1, **wishes), Placement()).nodes == set()
+    assert room.resources == ["cpu", "nvidia.com/gpu", "pods"]
