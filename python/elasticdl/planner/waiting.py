@@ -99,7 +99,9 @@ def _in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
 def _why(scene: Scene, worker: Worker, told: Expected | None) -> str:
     settings, now = scene.settings, scene.now
     if worker.index < 0:
-        unmade = told and told.unmade and told.since
+        # A master that has just come makes its workers next.
+        waits = told and worker.crew.unseen >= told.unseen
+        unmade = told and waits and told.unmade and told.since
         if unmade and now - unmade >= settings.unseen_seconds:
             return _UNMADE
         return ""
@@ -119,7 +121,7 @@ def _why(scene: Scene, worker: Worker, told: Expected | None) -> str:
 
 def _is_given_up(scene: Scene, crew: Crew, told: Expected | None) -> bool:
     """Return whether nobody makes the pods that go before workers, or are fixed."""
-    if crew.pause or not crew.unseen or not told or not told.unseen:
+    if crew.pause or not crew.unseen or not told or not 0 < told.unseen <= crew.unseen:
         return False
     return scene.now - told.unseen_since >= scene.settings.unseen_seconds
 
@@ -149,7 +151,8 @@ def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
         last = known.get(crew.key, Expected(crew.key, (), -1, scene.now))
         # Fewer: its master makes them. More without a larger grant: some have ended.
         slow = 0 < last.unmade <= unmade and crew.size <= crew.before
-        since = last.since if slow or last.unmade == unmade else scene.now
+        slow = (slow or last.unmade == unmade) and crew.unseen >= last.unseen
+        since = last.since if slow else scene.now
         unseen_since = scene.now
         if 0 < last.unseen <= crew.unseen:
             unseen_since = last.unseen_since

@@ -96,6 +96,13 @@ def test_room_is_made_as_soon_as_somebody_makes_a_pod_of_such_a_job() -> None:
     assert beside.size_after(EVERY) == [3]
 
 
+def test_a_master_that_has_just_come_has_its_time_to_make_workers() -> None:
+    beside = Beside(ghost())
+    assert beside.size_after(180)[-1] == 3  # the second try, which ends now
+    beside.pods = [of_ghost(Role.MASTER, -1)]
+    assert beside.size_after(60) == [3] * 12
+
+
 def test_a_master_that_is_away_for_minutes_costs_its_job_nothing() -> None:
     away = ghost(granted=4)
     beside = Beside(away)
