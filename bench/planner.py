@@ -47,13 +47,29 @@ def _cluster(nodes: int, jobs: int, workers: int, ps: int):  # type: ignore[no-u
     )
 
 
+def _daemons(view):  # type: ignore[no-untyped-def]
+    """Return the view with four pods of DaemonSets on each node, as clusters have."""
+    from elasticdl.planner.view import Expression, Placement, Pod, Resources, Toleration
+
+    pods = []
+    for node in view.nodes:
+        where = ((Expression("metadata.name", "In", (node.name,)),),)
+        for number in range(4):
+            all_ = (Toleration(f"t{number}", "Exists"),)
+            placement = Placement(tolerations=all_, affinity=where)
+            name = f"daemon-{number}-{node.name}"
+            pod = Pod("kube-system", name, Resources(), node.name, placement=placement)
+            pods.append(pod)
+    return replace(view, pods=(*view.pods, *pods))
+
+
 def _pods(view, plan):  # type: ignore[no-untyped-def]
     """Return the view in which all that is wanted runs, where there is room."""
     from elasticdl.job.names import Role
     from elasticdl.planner.room import NOWHERE, Room
     from elasticdl.planner.view import Holder, Pod, Settings
 
-    room = Room(view.nodes, Settings(), {"cpu", "memory"}, held={})
+    room = Room(view.nodes, Settings(), held={})
     pods = []
     for role in (Role.MASTER, Role.PS, Role.WORKER):
         for job in view.jobs:
@@ -99,10 +115,11 @@ def plan_speed() -> list[Row]:
     for turn in range(5):  # until nothing is under way
         view = _pods(view, made)
         made = plan(view, made.memory, settings, 1040.0 + 40 * turn)
+    view = _daemons(view)
     at_rest, workers = made.memory, sum(made.sizes.values())
     progress(f"{workers} workers at rest")
     rest = timed(lambda: plan(view, at_rest, settings, 2000.0))
-    many = _cluster(1000, 100, 56, 1)
+    many = _daemons(_cluster(1000, 100, 56, 1))
     grown = sum(plan(many, Memory(), settings, 1000.0).sizes.values())
     nothing = timed(lambda: plan(many, Memory(), settings, 1000.0))
     return [

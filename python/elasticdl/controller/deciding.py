@@ -171,7 +171,7 @@ class Deciding:
         )
         steady = self._steady()
         self._refusals.keep(jobs)
-        due = [one for one in due if self._refusals.may_try(one.key, one.uid, steady)]
+        due = self._refusals.in_order(due, steady)
         self._say(made, due)
         show(self._metrics, made, len(self._foreign))
         await self._write(due)
@@ -254,13 +254,12 @@ class Deciding:
                 )
             except ApiError as error:
                 self._metrics.write_failures.inc()
-                if not error.status:
-                    log.warning("%s is not granted: %s", one.key, error)
-                    return  # nobody answers: the next plan tries again
                 if self._refusals.refused(one.key, one.uid, str(error), self._steady()):
                     log.warning(
                         "%s is not granted, and tried again: %s", one.key, error
                     )
+                if not error.status:
+                    return  # nobody answers: the next plan tries the others
             else:
                 self._metrics.grants_written.labels(one.cause).inc()
                 self._refusals.taken(one.key)

@@ -8,7 +8,7 @@ and its specification parsed again only when its text has changed. Made by
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +40,9 @@ Json = dict[str, Any]
 # A living controller renews when a third of a grant's time is over; a bit more for its
 # clock, and for an API server that was away.
 _LIVING = 0.5
+# In thousandths; more the API server has of nothing. Of a text that it never saw, a
+# part of the cluster might be more than any float.
+_LARGEST = 1000 * (2**63 - 1)
 # What texts may cause that nobody checked: the templates, and a platform of another
 # version.
 _UNREADABLE = (
@@ -108,78 +111,120 @@ def only_renewed(before: Json, item: Json) -> bool:
     return known[0] == known[1]
 
 
+@dataclass(frozen=True)
+class Parsed:
+    """What the texts of a job's ConfigMap say."""
+
+    key: JobKey
+    uid: str
+    texts: tuple[str, ...] = field(repr=False)
+    spec: JobSpec | None  # None: nobody could run it
+    job: Job
+    run: int = 1
+    error: str = ""  # why, in words
+
+
+def parse(item: Json) -> Parsed:
+    """Return what a ConfigMap says; it takes up to seconds. Logs nothing."""
+    key, uid, texts = key_of(item), item["metadata"]["uid"], _texts_of(item)
+    nothing = Job(key.namespace, key.name, Template(resources({}, up=True)))
+    try:
+        spec, job, error = _parse(key, item["data"])
+        run = _run(item["data"])
+    except _UNREADABLE as found:
+        return Parsed(key, uid, texts, None, nothing, error=_words(found))
+    return Parsed(key, uid, texts, spec, job or nothing, run, error)
+
+
 class JobReader:
     """Reads jobs' ConfigMaps, and keeps what it parsed."""
 
     def __init__(self) -> None:
         """Begin with nothing parsed."""
-        self._parsed: dict[JobKey, tuple[object, JobSpec | None, Job]] = {}
-        self._known: dict[JobKey, tuple[Json, object, KnownJob | None]] = {}
-        self._unreadable: dict[JobKey, Json] = {}  # their texts, as they were logged
+        self._parsed: dict[JobKey, Parsed] = {}
+        self._known: dict[JobKey, tuple[Json, Parsed, object, KnownJob | None]] = {}
 
     def forget(self, key: JobKey) -> None:
         """Drop what is kept of a job that is gone."""
         self._parsed.pop(key, None)
         self._known.pop(key, None)
-        self._unreadable.pop(key, None)
 
     def read(self, item: Json, classes: Classes) -> KnownJob | None:
         """Return the job of a ConfigMap; None for one that nobody could run."""
-        metadata = item["metadata"]
-        key = JobKey(metadata["namespace"], metadata["labels"][names.LABEL_JOB])
+        if not self.has_read(item):
+            self.take(parse(item))
+        return self.job_of(item, classes)
+
+    def has_read(self, item: Json) -> bool:
+        """Whether the texts of a ConfigMap were parsed."""
+        last = self._parsed.get(key_of(item))
+        return last is not None and last.texts == _texts_of(item)
+
+    def take(self, parsed: Parsed) -> None:
+        """Keep what was parsed, and tell what is wrong with one job: once."""
+        if parsed.error:
+            log.warning("job %s is left alone: %s", parsed.key, parsed.error)
+        self._parsed[parsed.key] = parsed
+
+    def job_of(self, item: Json, classes: Classes) -> KnownJob | None:
+        """Return the job of a ConfigMap by what was parsed of it last.
+
+        None for one of which nothing was, and for one that nobody could run.
+        """
+        key = key_of(item)
+        parsed = self._parsed.get(key)
+        if parsed is None or parsed.uid != item["metadata"]["uid"]:
+            return None
         classed = (tuple(classes.names.items()), tuple(classes.values.items()))
         last = self._known.get(key)
         # At rest all jobs are asked for each few seconds, and none has changed.
-        if last is None or last[0] is not item or last[1] != classed:
-            known = self._read_or_leave(key, item, classes)
-            last = self._known[key] = (item, classed, known)
-        return last[2]
-
-    def _read_or_leave(
-        self, key: JobKey, item: Json, classes: Classes
-    ) -> KnownJob | None:
-        """Read one job; what is wrong with it is nothing to the others."""
-        try:
-            known = self._read(key, item, classes)
-        except _UNREADABLE as error:
-            if self._unreadable.get(key) != item["data"]:
-                what = " ".join(str(error).split())[:200]
-                log.warning(
-                    "job %s is left alone: its ConfigMap cannot be read: %s: %s",
-                    key, type(error).__name__, what,
-                )  # fmt: skip
-            self._unreadable[key] = item["data"]
-            return None
-        self._unreadable.pop(key, None)
-        return known
-
-    def _read(self, key: JobKey, item: Json, classes: Classes) -> KnownJob | None:
-        metadata, data = item["metadata"], item["data"]
-        text = tuple(data.get(k, "") for k in _KEYS)
-        if key not in self._parsed or self._parsed[key][0] != text:
-            self._parsed[key] = (text, *_parse(key, data))
-        _, spec, job = self._parsed[key]
-        if spec is None:
-            return None
-        annotations = metadata.get("annotations") or {}
-        grant = parse_grant(annotations.get(names.ANNOTATION_WORKERS, "")).grant
-        return KnownJob(
-            uid=metadata["uid"],
-            job=replace(
-                job,
-                arrived=unix_seconds(metadata.get("creationTimestamp")),
-                stopped=bool(annotations.get(names.ANNOTATION_STOP)),
-                worker=_classed(job.worker, spec.worker.priority, classes),
-                ps=job.ps and _classed(job.ps, spec.ps.priority, classes),
-                master=job.master
-                and _classed(job.master, spec.master.priority, classes),
-            ),
-            run=_run(data),
-            grant=grant,
-        )
+        same = last and last[0] is item and last[1] is parsed and last[2] == classed
+        if last is None or not same:
+            known = _known_job(item, parsed, classes)
+            last = self._known[key] = (item, parsed, classed, known)
+        return last[3]
 
 
-_KEYS = (names.KEY_JOB, *(names.template_key(role) for role in (Role.PS, Role.WORKER)))
+def key_of(item: Json) -> JobKey:
+    """Return the job that a ConfigMap is of."""
+    metadata = item["metadata"]
+    return JobKey(metadata["namespace"], metadata["labels"][names.LABEL_JOB])
+
+
+def _known_job(item: Json, parsed: Parsed, classes: Classes) -> KnownJob | None:
+    metadata, spec, job = item["metadata"], parsed.spec, parsed.job
+    if spec is None:
+        return None
+    annotations = metadata.get("annotations") or {}
+    grant = parse_grant(annotations.get(names.ANNOTATION_WORKERS, "")).grant
+    return KnownJob(
+        uid=metadata["uid"],
+        job=replace(
+            job,
+            arrived=unix_seconds(metadata.get("creationTimestamp")),
+            stopped=bool(annotations.get(names.ANNOTATION_STOP)),
+            worker=_classed(job.worker, spec.worker.priority, classes),
+            ps=job.ps and _classed(job.ps, spec.ps.priority, classes),
+            master=job.master and _classed(job.master, spec.master.priority, classes),
+        ),
+        run=parsed.run,
+        grant=grant,
+    )
+
+
+def _words(error: Exception) -> str:
+    what = " ".join(str(error).split())[:200]
+    return f"its ConfigMap cannot be read: {type(error).__name__}: {what}"
+
+
+def _texts_of(item: Json) -> tuple[str, ...]:
+    return tuple(item["data"].get(key, "") for key in _KEYS)
+
+
+_KEYS = (
+    *(names.KEY_JOB, names.KEY_PLATFORM),
+    *(names.template_key(role) for role in (Role.PS, Role.WORKER)),
+)
 
 
 def with_grant(known: KnownJob, *, by: str, now: float) -> Job:
@@ -209,12 +254,12 @@ def is_foreign(grant: Grant, *, by: str, now: float) -> bool:
     return now < grant.until - (1 - _LIVING) * grant.lasts
 
 
-def _parse(key: JobKey, data: Mapping[str, str]) -> tuple[JobSpec | None, Job]:
+def _parse(
+    key: JobKey, data: Mapping[str, str]
+) -> tuple[JobSpec | None, Job | None, str]:
     values, problems = parse_values(data[names.KEY_JOB], source=str(key), bounded=True)
-    nothing = Job(key.namespace, key.name, Template(resources({}, up=True)))
     if values is None:
-        log.warning("job %s is left alone: %s", key, problems[0] if problems else "")
-        return None, nothing
+        return None, None, str(problems[0] if problems else "")
     spec = values.job
     worker = _template(data.get(names.template_key(Role.WORKER), ""), spec.worker)
     ps = _template(data.get(names.template_key(Role.PS), ""), spec.ps)
@@ -234,7 +279,7 @@ def _parse(key: JobKey, data: Mapping[str, str]) -> tuple[JobSpec | None, Job]:
         ps=ps if has_ps else None,
         num_ps=spec.ps.replicas if has_ps else 0,
     )
-    return spec, job
+    return spec, job, ""
 
 
 def _template(text: str, role: Any, where: Placement | None = None) -> Template:
@@ -256,7 +301,7 @@ def _template(text: str, role: Any, where: Placement | None = None) -> Template:
         MEMORY: quantity(asked.memory),
         **{name: quantity(amount) for name, amount in asked.extra.items()},
     }
-    return Template(resources(amounts, up=True), where or Placement())
+    return _whole(Template(resources(amounts, up=True), where or Placement()))
 
 
 def _whole(template: Template) -> Template:
@@ -266,9 +311,23 @@ def _whole(template: Template) -> Template:
     """
     hash(template)
     for name, amount in template.request.items:
-        if not isinstance(name, str) or name == PODS or amount < 0:
-            raise ValueError(f"a request of {amount} {name!r} in a template")
+        if not isinstance(name, str) or name == PODS or not 0 <= amount <= _LARGEST:
+            raise ValueError(f"a request of {amount:.6g} {name!r} for a pod")
+    for text in _texts(template.placement):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} in a template, where a text is expected")
     return template
+
+
+def _texts(where: Placement) -> Iterator[object]:
+    """Yield what Kubernetes takes as texts alone."""
+    for pair in where.selector:
+        yield from pair
+    for one in where.tolerations:
+        yield from (one.key, one.operator, one.value, one.effect)
+    for term in where.affinity:
+        for condition in term:
+            yield from (condition.key, condition.operator, *condition.values)
 
 
 def _classed(template: Template, priority: str, classes: Classes) -> Template:

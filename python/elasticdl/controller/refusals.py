@@ -7,9 +7,10 @@ the next try comes twice as late each time, up to a few minutes.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
+from elasticdl.controller.writing import Write
 from elasticdl.planner.view import JobKey
 
 LONGEST_SECONDS = 300.0
@@ -30,6 +31,14 @@ class Refusals:
         """Begin with nothing refused."""
         self._first = first_seconds
         self._known: dict[JobKey, _Refusal] = {}
+
+    def in_order(self, due: Iterable[Write], now: float) -> list[Write]:
+        """Return what may be written now; what was refused before goes last.
+
+        It may take as long as a call may: the others do not wait for that.
+        """
+        tried = [one for one in due if self.may_try(one.key, one.uid, now)]
+        return sorted(tried, key=lambda one: one.key in self._known)
 
     def may_try(self, key: JobKey, uid: str, now: float) -> bool:
         """Return whether a grant may be written now."""

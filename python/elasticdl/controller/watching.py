@@ -23,11 +23,14 @@ from elasticdl.controller.jobs import (
     JobReader,
     KnownJob,
     is_job,
+    key_of,
     only_renewed,
+    parse,
     with_grant,
 )
 from elasticdl.controller.reading import node_of, pod_of
 from elasticdl.controller.tails import Tails
+from elasticdl.controller.unread import Unread
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus
@@ -93,6 +96,10 @@ class WatchedCluster:
         self._class_values = dict(watches.classes.values)
         self._items: dict[JobKey, Json] = {}
         self._reader = JobReader()
+        self._unread = Unread()
+        self._to_read = asyncio.Event()
+        # Until then no plan is made without jobs that are there and not read yet.
+        self._complete_by = steady() + watches.stale_seconds
         self._ends: dict[JobKey, _End] = {}
         self._tails = Tails(watches.tail_seconds)
         self._following: dict[str, float | None] = {}  # None: since when it does not
@@ -110,6 +117,8 @@ class WatchedCluster:
         if not {"nodes", "pods"} <= self._following.keys():
             return None
         if any(at < 0 for at in broken):
+            return None
+        if self._to_read.is_set() and self._steady() < self._complete_by:
             return None
         return self._steady() - min(broken) if broken else 0.0
 
@@ -131,7 +140,7 @@ class WatchedCluster:
         with_master = self._with_master()
         found = {}
         for key, item in self._items.items():
-            known = self._reader.read(item, classes)
+            known = self._reader.job_of(item, classes)
             if known is not None and self._lives(key, known, key in with_master):
                 found[key] = known
         return found
@@ -165,6 +174,7 @@ class WatchedCluster:
             self._group = group
             group.create_task(self._watch_nodes(), name="nodes")
             group.create_task(self._watch_pods(), name="pods")
+            group.create_task(self._read_texts(), name="texts")
             group.create_task(self._look_at_ends(), name="ends")
             group.create_task(self._look_at_tails(), name="tails")
             self._look_in(self._watches.namespaces)
@@ -288,9 +298,11 @@ class WatchedCluster:
 
     def _take_jobs(self, namespace: str, seen: object) -> None:
         if isinstance(seen, Listing):
-            listed = {_key(item): item for item in filter(is_job, seen.items)}
+            listed = {key_of(item): item for item in filter(is_job, seen.items)}
             self._keep(namespace, listed)
             self._items |= listed
+            for one in listed.values():
+                self._read_later(one)
             self._whole(namespace)
             return
         item, deleted = seen.item, seen.deleted  # type: ignore[attr-defined]
@@ -302,10 +314,11 @@ class WatchedCluster:
                 return
             self._forget(key)
         else:
-            before = self._items.get(_key(item))
-            self._items[_key(item)] = item
+            before = self._items.get(key_of(item))
+            self._items[key_of(item)] = item
             if before is not None and only_renewed(before, item):
                 return
+            self._read_later(item)
         self.changed.set()
 
     def _keep(self, namespace: str, listed: Container[JobKey]) -> None:
@@ -317,9 +330,38 @@ class WatchedCluster:
     def _forget(self, key: JobKey) -> None:
         self._fewer = True
         self._items.pop(key, None)
+        self._unread.drop(key)
         self._ends.pop(key, None)
         self._tails.forget(key)
         self._reader.forget(key)
+
+    # -- texts --------------------------------------------------------------------
+
+    def _read_later(self, item: Json) -> None:
+        if self._reader.has_read(item):
+            self._unread.drop(key_of(item))
+            return
+        self._unread.add(key_of(item), item, sum(map(len, item["data"].values())))
+        self._to_read.set()
+
+    async def _read_texts(self) -> None:
+        """Read what jobs say, one after the other, beside this loop.
+
+        Until then a job that was edited is as it was before, and a new one is none.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._to_read.wait()
+            while (item := self._unread.next(self._steady())) is not None:
+                began = self._steady()
+                parsed = await loop.run_in_executor(None, parse, item)
+                self._unread.took(parsed.key, self._steady() - began)
+                now = self._items.get(parsed.key)
+                if now is not None and now["metadata"]["uid"] == parsed.uid:
+                    self._reader.take(parsed)
+                    self.changed.set()
+            self._to_read.clear()
+            self.changed.set()
 
     # -- ends ---------------------------------------------------------------------
 
@@ -388,11 +430,6 @@ class WatchedCluster:
         end.pause = min(2 * end.pause, _LAST_LOOK_SECONDS)
         if end.ended != before:
             self.changed.set()
-
-
-def _key(item: Json) -> JobKey:
-    metadata = item["metadata"]
-    return JobKey(metadata["namespace"], metadata["labels"][names.LABEL_JOB])
 
 
 def _status_in(item: Json, owner: str) -> JobStatus | None:

@@ -107,7 +107,7 @@ def parse_grant(text: str) -> Read:
             leave=tuple(dict.fromkeys(leave)),
             until=float(until),
             by=_text(tree.get("by")),
-            why=" ".join(_text(tree.get("why")).split()),
+            why=_text(tree.get("why")),
             lasts=_seconds(tree.get("for")),
         )
     )
@@ -185,8 +185,8 @@ def _seconds(value: Any) -> float:
 
 
 def _text(value: Any) -> str:
-    """Return a text that can be written: half a character of JSON cannot."""
-    return str(value or "").encode(errors="replace").decode()
+    """Return one line that can be written: half a character of JSON cannot."""
+    return " ".join(str(value or "").encode(errors="replace").decode().split())
 
 
 def _short(value: Any) -> str:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from elasticdl.job.names import Role
-from elasticdl.planner.crew import Crew, Worker
+from elasticdl.planner.crew import BLOCKED, Crew, Worker
 from elasticdl.planner.memory import Asked, Memory, Newest
 from elasticdl.planner.pausing import chances, holds
 from elasticdl.planner.room import NOWHERE, Room, Shape
@@ -21,7 +21,6 @@ from elasticdl.planner.situation import (
     away,
     frame,
     held,
-    resources,
     situation,
     supply,
 )
@@ -31,6 +30,7 @@ from elasticdl.planner.view import (
     ClusterView,
     Job,
     JobKey,
+    Placement,
     Pod,
     Settings,
     Template,
@@ -40,6 +40,9 @@ _OWN = (CPU, MEMORY)
 _BEFORE_WORKERS = (Role.MASTER, Role.PS)
 # So long a grant may need until the view has it; then what the view says is right.
 _ON_ITS_WAY_SECONDS = 10.0
+# So many pods of a job and a role that are not there a plan is about: a master makes no
+# more until the next one, and each costs a plan time.
+_MOST_UNMADE = 1000
 
 
 def scene_of(
@@ -47,11 +50,10 @@ def scene_of(
 ) -> Scene:
     """Return the scene of a view."""
     jobs = {job.key: job for job in view.jobs}
-    named = resources(view) | {n for one in memory.newest for n, _ in one.more.items}
     nodes = supply(view.nodes, settings, now)
     aside = apart(view, nodes)
     room = Room(
-        *(nodes, settings, named),
+        *(nodes, settings),
         held=held(view),
         away=away(view, nodes),
         apart=aside,
@@ -84,8 +86,11 @@ def scene_of(
         else:
             _fixed(scene, crew, workers[job.key])
     _whose(scene)
-    scene.asked = tuple(scene.asks)
     _recall(scene, memory)
+    scene.asks = [
+        one for one in scene.asks if one.made or not (one.crew and one.crew.given_up)
+    ]
+    scene.asked = tuple(scene.asks)
     return scene
 
 
@@ -127,7 +132,8 @@ def grant_of(
 
 def _other_pod(scene: Scene, pod: Pod) -> None:
     room = scene.room
-    shape = room.shape(pod.request, pod.placement)
+    # One with a node is where it is.
+    shape = room.shape(pod.request, Placement() if pod.node else pod.placement)
     if pod.node:
         if (node := room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
             return
@@ -223,7 +229,12 @@ def _unmade_asks(
         if template is None:
             continue
         shape = scene.room.shape(template.request, template.placement)
-        for _ in range(count - seen[job.key, role]):
+        lacking = max(0, count - seen[job.key, role])
+        crew.unseen += lacking
+        if lacking > 1 and lacking > scene.room.most(shape):
+            crew.blocked = BLOCKED  # nobody gives way to what never begins
+            continue
+        for _ in range(min(lacking, _MOST_UNMADE)):
             scene.asks.append(
                 Ask(
                     *(shape, template.priority, job.arrived),
@@ -231,6 +242,7 @@ def _unmade_asks(
                     pods=f"{job.key} {role}",
                     job=job.key,
                     crew=crew,
+                    made=False,
                 )
             )
 
@@ -253,15 +265,18 @@ def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> 
     job = crew.job
     alive = [pod for pod in pods if not pod.leaving]
     grant = grant_of(job, asked, scene.now)
+    most = len(alive) + _MOST_UNMADE
+    crew.floor, crew.cap = min(crew.floor, most), min(crew.cap, most)
     size = max(crew.floor, len(alive))
     if grant:
-        size = min(max(grant[0], crew.floor), job.max)
+        size = min(max(grant[0], crew.floor), job.max, most)
         crew.granted_leave = grant[1]
     going: list[Pod] = []
     if job.resting:
         going, alive, size = alive, [], crew.floor
     elif len(alive) > size:
-        alive.sort(key=lambda pod: _leaves_first(pod, crew.granted_leave))
+        named = frozenset(crew.granted_leave)
+        alive.sort(key=lambda pod: _leaves_first(pod, named))
         going, alive = alive[: len(alive) - size], alive[len(alive) - size :]
     crew.goes = bool(going)
     going += [pod for pod in pods if pod.leaving]
@@ -282,7 +297,7 @@ def _hold(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
             scene.room.hold(_shape_of(scene.room, crew.job, pod), node)
 
 
-def _leaves_first(pod: Pod, leave: tuple[int, ...]) -> tuple[bool, bool, int, int]:
+def _leaves_first(pod: Pod, leave: frozenset[int]) -> tuple[bool, bool, int, int]:
     """Order workers as a master does that has more than its grant."""
     return (pod.index not in leave, pod.running, pod.priority, -pod.index)
 
@@ -310,8 +325,11 @@ def _fixed(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
             crew.cap -= 1
         elif not pod.leaving and not 0 < crew.waiting_since <= pod.waiting_since:
             crew.waiting_since, crew.waiting_why = pod.waiting_since, pod.waiting_why
+    if not crew.job.resting:
+        there = sum(not pod.leaving for pod in pods)
+        crew.unseen += max(0, crew.job.replicas - there)
     crew.cap = max(crew.cap, len(crew.placed))
-    crew.floor = min(crew.floor, crew.cap)
+    crew.floor = min(crew.floor, crew.cap, len(pods) + _MOST_UNMADE)
     for _ in range(crew.floor - len(crew.placed)):
         crew.unplaced.append(Worker(crew))
     crew.before = crew.job.replicas

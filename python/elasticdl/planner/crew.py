@@ -7,10 +7,13 @@ Made by `planner.carry`, changed through `planner.scene`. Must not know other jo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from elasticdl.planner.memory import Newest, Pause
 from elasticdl.planner.room import NOWHERE, Shape
 from elasticdl.planner.view import Job, JobKey
+
+BLOCKED = "no node has room for all of its master and PS"
 
 
 @dataclass(eq=False)
@@ -51,6 +54,7 @@ class Crew:
     given: bool = False  # room was made for it, and it is not there yet
     waiting_since: float = 0.0  # of a fixed job's oldest pod without a node
     waiting_why: str = ""
+    unseen: int = 0  # of master and PS, of a fixed job's workers too: those without pod
     newest: Newest | None = None  # of its workers, also of those that are gone
     granted_leave: tuple[int, ...] = ()
     still_there: tuple[int, ...] = ()  # indexes of those that are to leave and have not
@@ -70,12 +74,12 @@ class Crew:
         """Return the job's name in the cluster."""
         return self.job.key
 
-    @property
+    @cached_property
     def part(self) -> bool:
         """Return whether the planner decides its size."""
         return self.job.takes_part
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """Return the priority of its workers."""
         return self.job.worker.priority
@@ -98,6 +102,19 @@ class Crew:
             for one in (*self.unplaced, *self.placed)
             if one.index < 0 and not one.bound and not one.tried
         ]
+
+    @property
+    def lacks(self) -> int:
+        """Return how many pods it is sure of and nobody has made."""
+        if not self.part:
+            return self.unseen
+        made = sum(one.index >= 0 for one in (*self.placed, *self.unplaced))
+        return self.unseen + max(0, self.floor - made)
+
+    @property
+    def given_up(self) -> bool:
+        """Return whether nobody makes its pods, so that no room is kept for them."""
+        return self.pause is not None and self.pause.unmade > 0
 
     @property
     def spare_made(self) -> int:

@@ -22,6 +22,9 @@ from elasticdl.planner.view import JobKey
 
 _EPSILON = 1e-9
 _TRIES = 3  # nodes that are tried for a move
+# Kinds of workers for which no move is found, of those with the smallest shares: each
+# looks at all nodes and jobs, and the time is everybody's.
+_MOST_HOPELESS = 100
 
 
 @dataclass
@@ -53,10 +56,17 @@ def _one_move(scene: Scene, batch: _Batch, hopeless: set[Shape]) -> bool:
     """Make the best move that there is; return whether there was one."""
     receivers = [one for one in scene.crews.values() if one.grows and not one.frozen]
     receivers.sort(key=lambda one: (one.share, one.order))
+    givers = [
+        one
+        for one in scene.crews.values()
+        if one.spare and not one.frozen and not one.unmade
+    ]
     for receiver in receivers:
         if receiver.shape in hopeless:
             continue
-        for node, leavers in _ways(scene, receiver):
+        if len(hopeless) >= _MOST_HOPELESS:
+            break
+        for node, leavers in _ways(scene, receiver, givers):
             if _try(scene, batch, receiver, node, leavers):
                 return True
         hopeless.add(receiver.shape)
@@ -75,13 +85,13 @@ def _spare(crew: Crew, receiver: Crew) -> int:
     return count
 
 
-def _ways(scene: Scene, receiver: Crew) -> Iterator[Found]:
+def _ways(scene: Scene, receiver: Crew, givers: list[Crew]) -> Iterator[Found]:
     """Yield a few ways to make room for a job, the fairest first."""
     node = scene.room.best(receiver.shape, now=False)
     if node != NOWHERE:  # it is the ceiling that keeps it from growing
         yield node, []
-    spare = {crew: _spare(crew, receiver) for crew in scene.crews.values()}
-    found = candidates(scene, receiver.shape, lambda crew: spare[crew])
+    spare = {crew: _spare(crew, receiver) for crew in givers}
+    found = candidates(scene, receiver.shape, lambda crew: spare.get(crew, 0))
     yield from sorted(found, key=lambda one: _fairness(one[1]))[:_TRIES]
 
 

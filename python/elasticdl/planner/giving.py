@@ -6,9 +6,10 @@ was moved lately, and nobody is ever taken below its floor.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from elasticdl.planner.crew import Crew, Worker
+from elasticdl.planner.crew import BLOCKED, Crew, Worker
 from elasticdl.planner.room import NOWHERE, Shape
 from elasticdl.planner.scene import Ask, Scene
 from elasticdl.planner.victims import candidates
@@ -21,7 +22,7 @@ def keep_bounds(scene: Scene) -> None:
             continue
         while crew.size > crew.cap:
             leaver = min((*crew.unplaced, *crew.placed), key=_of_least_use)
-            less = crew.cap < crew.job.max
+            less = crew.job.cap < crew.job.max
             scene.send_away(
                 leaver,
                 f"there are {crew.job.tasks_left} tasks left"
@@ -41,11 +42,12 @@ def seat_again(scene: Scene) -> None:
     Else two plans could make room twice for one pod: somebody who comes before it in
     the order would find the first room.
     """
+    lowest = _lowest(scene)
     for ask in sorted(scene.asks, key=_before):
         node = scene.same_node(ask.shape, ask.pods)
         if node == NOWHERE:
             node = ask.nominated
-        if _goes_last(scene, ask) or node == NOWHERE:
+        if _goes_last(ask, lowest) or node == NOWHERE:
             continue
         if scene.room.fits(ask.shape, node, now=False):
             scene.keep(ask, node)
@@ -64,8 +66,9 @@ def seat_asks(scene: Scene, *, before_all: bool) -> None:
     """
     highest = max((crew.rank for crew in scene.crews.values()), default=0)
     hopeless: set[Shape] = set()
+    lowest = _lowest(scene)
     for ask in sorted(scene.asks, key=_before):
-        if _goes_last(scene, ask):
+        if _goes_last(ask, lowest):
             continue
         if before_all and ask.priority <= highest and not ask.crew:
             continue
@@ -79,20 +82,28 @@ def seat_asks(scene: Scene, *, before_all: bool) -> None:
         if node != NOWHERE:
             scene.keep(ask, node)
         elif ask.crew:
-            ask.crew.blocked = "no node has room for all of its master and PS"
+            ask.crew.blocked = BLOCKED
 
 
 def seat_rest(scene: Scene) -> None:
     """Leave pods that no worker gives way to what they will find free now."""
+    lowest = _lowest(scene)
     for ask in sorted(scene.asks, key=_before):
+        if not _goes_last(ask, lowest):
+            continue
         node = scene.room.best(ask.shape, now=True)
-        if _goes_last(scene, ask) and node != NOWHERE:
+        if node != NOWHERE:
             scene.room.leave_alone(ask.shape, node)
 
 
-def _goes_last(scene: Scene, ask: Ask) -> bool:
+def _lowest(scene: Scene) -> float:
+    """Return the lowest priority of workers that might give way."""
     ranks = [crew.rank for crew in scene.crews.values() if crew.part]
-    return not ask.crew and all(ask.priority <= rank for rank in ranks)
+    return min(ranks, default=math.inf)
+
+
+def _goes_last(ask: Ask, lowest: float) -> bool:
+    return not ask.crew and ask.priority <= lowest
 
 
 def _before(ask: Ask) -> tuple[int, float, float, str]:
@@ -138,7 +149,7 @@ def keep_floors(scene: Scene) -> None:
 def _hopes(worker: Worker) -> bool:
     """Return whether a node could be found; else it waits in vain, or behind a gate."""
     crew = worker.crew
-    paused = crew.pause and (worker.since or not crew.part)
+    paused = crew.pause and (worker.since or not crew.part or crew.given_up)
     return not worker.gated and not paused
 
 

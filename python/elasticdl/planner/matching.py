@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from elasticdl.planner.view import Expression, Node, Placement, Taint, Toleration
 
 _KEEPS_OUT = ("NoSchedule", "NoExecute")
-_NAME = "metadata.name"  # the field of a node that `matchFields` may ask for
+NAME_FIELD = "metadata.name"  # the field of a node that `matchFields` may ask for
 
 
 def admits(node: Node, placement: Placement) -> bool:
@@ -18,7 +18,7 @@ def admits(node: Node, placement: Placement) -> bool:
     labels = dict(node.labels)
     if any(labels.get(key) != value for key, value in placement.selector):
         return False
-    known = {**labels, _NAME: node.name}
+    known = {**labels, NAME_FIELD: node.name}
     # A term that says nothing admits no node, as in Kubernetes.
     if placement.affinity and not any(
         term and all(_holds(one, known) for one in term) for term in placement.affinity
@@ -30,10 +30,13 @@ def admits(node: Node, placement: Placement) -> bool:
 def tolerates(node: Node, tolerations: Iterable[Toleration]) -> bool:
     """Return whether no taint of a node keeps out a pod with these tolerations."""
     return all(
-        any(_tolerates(one, taint) for one in tolerations)
-        for taint in node.taints
-        if taint.effect in _KEEPS_OUT
+        any(_tolerates(one, taint) for one in tolerations) for taint in keeps_out(node)
     )
+
+
+def keeps_out(node: Node) -> tuple[Taint, ...]:
+    """Return the taints of a node that keep pods out."""
+    return tuple(taint for taint in node.taints if taint.effect in _KEEPS_OUT)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -58,11 +61,12 @@ def _holds(condition: Expression, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt":
-            return _compares(condition, value)
+            return compares(condition, value)
     return False  # an operator that nobody knows admits nothing, as in Kubernetes
 
 
-def _compares(condition: Expression, value: str | None) -> bool:
+def compares(condition: Expression, value: str | None) -> bool:
+    """Return whether a label is greater, or less, than a condition says."""
     try:
         number, bound = int(value or ""), int(condition.values[0])
     except (ValueError, IndexError):

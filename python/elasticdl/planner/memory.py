@@ -34,6 +34,8 @@ class Expected:
     unmade: int  # of them, those without a pod
     since: float  # since when none of them was made
     free_since: float = 0.0  # since when there has been room for one with a pod
+    unseen: int = 0  # pods that others make (`Crew.unseen`), and since when none of
+    unseen_since: float = 0.0  # them was made
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Pause:
     stuck: bool  # whether one of its floor waits on
     # How many of its workers each node could hold at most, when one waited in vain.
     chances: tuple[tuple[str, int], ...]
+    unmade: int = 0  # of its pods, without which it waits for nothing: nobody made them
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,7 @@ class Memory:
                     one,
                     since=min(one.since, now),
                     free_since=min(one.free_since, now),
+                    unseen_since=min(one.unseen_since, now),
                 )
                 for one in self.expected
             ),

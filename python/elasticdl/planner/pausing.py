@@ -7,7 +7,8 @@ A pause is twice as long as the one before. What ends it early has to be news fo
 job: its own edit, that its floor waits no more, or a node with room for more workers of
 it than at any time at which one waited in vain. Anything else that comes and goes
 changes nothing, and one that was ended early for nothing is the longer not ended early
-again: however restless a cluster is, a job is tried a few times an hour.
+again: however restless a cluster is, a job is tried a few times an hour. Where nobody
+made its pods (a quota, a queue), the first one that is made ends the pause at once.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def chances(room: Room, crew: Crew) -> dict[str, int]:
 
 def holds(pause: Pause, crew: Crew, now: float) -> bool:
     """Return whether a pause is in force."""
-    if now >= pause.until:
+    if now >= pause.until or crew.lacks < pause.unmade:
         return False
     return now < pause.since + pause.early or not _is_news(pause, crew)
 
@@ -57,14 +58,25 @@ def _waits(crew: Crew) -> bool:
     return there or crew.waiting_since > 0
 
 
+def lately(last: Pause, settings: Settings, now: float) -> bool:
+    """Return whether a pause was so lately that the next one is longer."""
+    # What nobody makes is known to be in vain only after so long.
+    return now < last.until + last.seconds + settings.unseen_seconds
+
+
 def next_pause(
-    crew: Crew, last: Pause | None, why: str, settings: Settings, now: float
+    crew: Crew,
+    last: Pause | None,
+    why: str,
+    settings: Settings,
+    now: float,
+    *,
+    unmade: int = 0,
 ) -> Pause:
     """Return the pause of a job one of whose workers has just waited in vain."""
     seconds = early = settings.pause_seconds
     most, known = settings.max_pause_seconds, crew.chances
-    lately = last is not None and now < last.until + last.seconds
-    if last and lately and last.asks == _asks(crew):
+    if last and lately(last, settings, now) and last.asks == _asks(crew):
         seconds = min(2 * last.seconds, most)
         ended_early = now < last.until and not crew.pause
         early = min(2 * last.early, most) if ended_early else last.early
@@ -81,4 +93,5 @@ def next_pause(
         asks=_asks(crew),
         stuck=_waits(crew),
         chances=tuple(sorted(known.items())),
+        unmade=unmade,
     )

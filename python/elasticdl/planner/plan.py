@@ -78,7 +78,7 @@ def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> P
 
 
 def _size(crew: Crew) -> int:
-    return crew.floor if crew.job.resting else crew.size
+    return max(crew.job.floor, 0 if crew.job.resting else crew.size)
 
 
 def _leave(crew: Crew) -> tuple[int, ...]:
@@ -117,6 +117,8 @@ def _again_at(
         times.append(memory.fairness.since + OPEN_SECONDS)
     for one in memory.expected:
         times.append(one.since + settings.unseen_seconds)
+        if one.unseen:
+            times.append(one.unseen_since + settings.unseen_seconds)
         times.append(one.free_since + settings.wait_seconds)
     times += [
         node.ready_since + settings.ready_seconds

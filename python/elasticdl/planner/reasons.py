@@ -44,7 +44,7 @@ def _of_fixed(crew: Crew) -> str:
 def _what_holds(scene: Scene, crew: Crew) -> str:
     if crew.size >= crew.job.max:
         return "it has its maximum"
-    if crew.size >= crew.cap:
+    if crew.size >= crew.job.cap:
         return f"there are only {crew.job.tasks_left} tasks left"
     if crew.pause:
         return (

@@ -20,20 +20,22 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from elasticdl.planner.matching import admits
+from elasticdl.planner.admission import Admission
 from elasticdl.planner.view import PODS, Node, Placement, Resources, Settings
 
 NOWHERE = -1
 _UNLIMITED = 1 << 62
+Needs = tuple[tuple[int, int], ...]  # (resource, amount)
 
 
 @dataclass(eq=False)
 class Shape:
     """A request with its placement; one object for all equal ones."""
 
-    needs: tuple[tuple[int, int], ...]  # (resource, amount)
+    needs: Needs
     nodes: frozenset[int]  # that admit it
     heaps: tuple[_Heap, _Heap] = field(init=False)  # by room soon, by room now
+    most: int | None = field(default=None, init=False)  # of them, on empty nodes
 
     def __post_init__(self) -> None:
         self.heaps = (_Heap(), _Heap())
@@ -55,25 +57,29 @@ class Room:
         self,
         nodes: Iterable[Node],
         settings: Settings,
-        names: set[str],
         *,
         held: Mapping[str, Mapping[str, int]],
         away: Iterable[Node] = (),
         apart: frozenset[str] = frozenset(),
     ):
-        """Begin with empty nodes; `names` are all resources that pods ask for.
+        """Begin with empty nodes.
 
+        Of resources those count that a node has, or that are held: any others are words
+        of whoever asks, thousands of them if he likes, and no node has room for that.
         `held`: on each node, also those that are `away`: no supply now, and in use.
         `apart`: names of nodes that others may use, and that no sum counts.
         """
         self.nodes = list(nodes)
         self.counts = [node.name not in apart for node in self.nodes]
         self.resources = sorted(
-            names | {PODS} | {n for one in self.nodes for n, _ in one.allocatable.items}
+            {PODS}
+            | {name for one in self.nodes for name, _ in one.allocatable.items}
+            | {name for node in self.nodes for name in held.get(node.name, {})}
         )
         self._number = {name: i for i, name in enumerate(self.resources)}
         self.place_of = {node.name: i for i, node in enumerate(self.nodes)}
-        self.free = [self._free(node) for node in self.nodes]  # soon
+        self._empty = [self._free(node) for node in self.nodes]
+        self.free = [list(free) for free in self._empty]  # soon
         self.held = [[0] * len(self.resources) for _ in self.nodes]  # by who leaves
         there = [
             (dict(n.allocatable.items), held.get(n.name, {}))
@@ -103,11 +109,17 @@ class Room:
         self.used = [0] * len(self.resources)  # soon
         self.leaving = [0] * len(self.resources)
         self._shapes: dict[tuple[Resources, Placement], Shape] = {}
+        # Many words are one shape, and each shape looks at each node.
+        self._alike: dict[
+            tuple[tuple[tuple[int, int], ...], frozenset[int]], Shape
+        ] = {}
+        self._admission = Admission(self.nodes)
         self._admitted: dict[Placement, frozenset[int]] = {}
 
     def _free(self, node: Node) -> list[int]:
-        free = [node.allocatable.get(name) for name in self.resources]
-        if all(name != PODS for name, _ in node.allocatable.items):
+        has = dict(node.allocatable.items)
+        free = [has.get(name, 0) for name in self.resources]
+        if PODS not in has:
             free[self._number[PODS]] = _UNLIMITED
         return free
 
@@ -116,13 +128,21 @@ class Room:
         key = (request, placement)
         if (known := self._shapes.get(key)) is None:
             if placement not in self._admitted:
-                self._admitted[placement] = frozenset(
-                    i for i, node in enumerate(self.nodes) if admits(node, placement)
-                )
-            needs = [(self._number[name], amount) for name, amount in request.items]
+                # In one order, whatever sets it came from: plans repeat exactly.
+                admitting = sorted(self._admission.admitting(placement))
+                self._admitted[placement] = frozenset(admitting)
+            needs = [
+                (self._number[name], amount)
+                for name, amount in request.items
+                if name in self._number
+            ]
+            has_all = len(needs) == len(request.items)
             needs.append((self._number[PODS], 1))
-            known = Shape(tuple(needs), self._admitted[placement])
-            self._shapes[key] = known
+            nodes = self._admitted[placement] if has_all else frozenset[int]()
+            alike = (tuple(needs), nodes)
+            if (same := self._alike.get(alike)) is None:
+                same = self._alike[alike] = Shape(*alike)
+            known = self._shapes[key] = same
         return known
 
     def amount(self, shape: Shape, resource: str) -> int:
@@ -143,6 +163,15 @@ class Room:
             if (fits := left // need) < least:
                 least = fits
         return least
+
+    def most(self, shape: Shape) -> int:
+        """Return how many pods of a shape would fit on empty nodes."""
+        if shape.most is None:
+            shape.most = sum(
+                min(self._empty[node][i] // need for i, need in shape.needs if need)
+                for node in shape.nodes
+            )
+        return shape.most
 
     def fits(self, shape: Shape, node: int, *, now: bool) -> bool:
         """Return whether a pod of a shape fits on a node."""
@@ -227,7 +256,7 @@ class Room:
             self.leaving[i] += need * counts
 
     def _freer(self, node: int) -> None:
-        for shape in self._shapes.values():
+        for shape in self._alike.values():
             if node in shape.nodes:
                 shape.heaps[0].freer.add(node)
                 shape.heaps[1].freer.add(node)

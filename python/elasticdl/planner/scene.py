@@ -25,6 +25,7 @@ class Ask:
     job: JobKey | None = None  # whose master or PS it is
     crew: Crew | None = None  # of that job
     nominated: int = NOWHERE
+    made: bool = True  # there is a pod
 
 
 @dataclass(eq=False)

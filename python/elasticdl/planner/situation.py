@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from elasticdl.job.names import Role
 from elasticdl.planner.matching import tolerates
-from elasticdl.planner.view import ClusterView, Holder, Node, Settings
+from elasticdl.planner.view import ClusterView, Holder, Node, Settings, Taint
 
 
 def supply(nodes: Iterable[Node], settings: Settings, now: float) -> list[Node]:
@@ -57,23 +57,17 @@ def apart(view: ClusterView, nodes: Iterable[Node]) -> frozenset[str]:
     """
     tolerated = {job.worker.placement.tolerations for job in view.jobs}
     used = {pod.node for pod in view.pods if pod.of and pod.role == Role.WORKER}
+    kept_out: dict[tuple[Taint, ...], bool] = {}
+    for node in nodes:
+        if node.taints and node.taints not in kept_out:
+            kept_out[node.taints] = not any(
+                tolerates(node, one) for one in tolerated or {()}
+            )
     return frozenset(
         node.name
         for node in nodes
-        if node.taints
-        and node.name not in used
-        and not any(tolerates(node, one) for one in tolerated or {()})
+        if kept_out.get(node.taints) and node.name not in used
     )
-
-
-def resources(view: ClusterView) -> set[str]:
-    """Return the names of all that pods ask for."""
-    requests = {pod.request for pod in view.pods}
-    for job in view.jobs:
-        requests.update(
-            one.request for one in (job.worker, job.master, job.ps) if one is not None
-        )
-    return {name for request in requests for name, _ in request.items}
 
 
 def situation(view: ClusterView, frame: str, nodes: Iterable[Node]) -> str:

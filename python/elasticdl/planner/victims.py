@@ -21,10 +21,11 @@ _Limits = tuple[int, int, int]
 
 def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
     """Yield the nodes on which room can be made, and by whom."""
-    allowed = {crew: _limits(crew, budget(crew)) for crew in scene.crews.values()}
-    order = {
-        crew: (crew.rank, -crew.share) for crew, most in allowed.items() if most[0] > 0
-    }
+    if not shape.nodes:
+        return
+    given = ((crew, budget(crew)) for crew in scene.crews.values())
+    allowed = {crew: _limits(crew, most) for crew, most in given if most > 0}
+    order = {crew: (crew.rank, -crew.share) for crew in allowed}
     if not order:
         return
     for node in shape.nodes:

@@ -10,9 +10,12 @@ from __future__ import annotations
 from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.giving import seat
 from elasticdl.planner.memory import Expected, Memory, Pause
-from elasticdl.planner.pausing import next_pause
+from elasticdl.planner.pausing import lately, next_pause
 from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Scene
+
+_UNMADE = "its master does not make it"
+_UNSEEN = "nobody makes all of its pods"
 
 
 def seat_granted(scene: Scene) -> None:
@@ -47,20 +50,30 @@ def take_back(scene: Scene, memory: Memory) -> list[Pause]:
     pauses = []
     for crew in scene.crews.values():
         last, told = known.get(crew.key), expected.get(crew.key)
-        if crew.job.resting:
-            why = ""
-        elif crew.part:
-            why = _in_vain(scene, crew, told)
-        else:
-            why = _fixed_in_vain(scene, crew, told)
+        why, unmade = _waits_in_vain(scene, crew, told)
         if why:
-            crew.pause = next_pause(crew, last, why, scene.settings, scene.now)
+            crew.pause = next_pause(
+                crew, last, why, scene.settings, scene.now, unmade=unmade
+            )
             crew.cause = f"a worker waited in vain: {why}"
             pauses.append(crew.pause)
-        elif last and scene.now < last.until + last.seconds:
+        elif last and lately(last, scene.settings, scene.now):
             pauses.append(last)  # so that the next one is longer
         crew.waits = any(one.index >= 0 and not one.bound for one in crew.placed)
     return pauses
+
+
+def _waits_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> tuple[str, int]:
+    """Return why a job waits in vain, "" if it does not; and what nobody makes."""
+    if crew.job.resting:
+        return "", 0
+    why = (_in_vain if crew.part else _fixed_in_vain)(scene, crew, told)
+    if not why and _is_given_up(scene, crew, told):
+        why = _UNSEEN
+        for worker in crew.unmade if crew.part else ():
+            if crew.size > crew.floor:
+                _let_go(scene, worker, "")
+    return why, crew.lacks if why in (_UNMADE, _UNSEEN) else 0
 
 
 def _in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
@@ -86,9 +99,11 @@ def _in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
 def _why(scene: Scene, worker: Worker, told: Expected | None) -> str:
     settings, now = scene.settings, scene.now
     if worker.index < 0:
-        unmade = told and told.unmade and told.since
+        # A master that has just come makes its workers next.
+        waits = told and worker.crew.unseen >= told.unseen
+        unmade = told and waits and told.unmade and told.since
         if unmade and now - unmade >= settings.unseen_seconds:
-            return "its master does not make it"
+            return _UNMADE
         return ""
     # Of another clock, which may be an hour ahead.
     if not worker.since or abs(now - worker.since) < settings.wait_seconds:
@@ -102,6 +117,13 @@ def _why(scene: Scene, worker: Worker, told: Expected | None) -> str:
     if now - told.free_since < settings.wait_seconds:
         return ""
     return worker.why or "the scheduler finds no node for its pod"
+
+
+def _is_given_up(scene: Scene, crew: Crew, told: Expected | None) -> bool:
+    """Return whether nobody makes the pods that go before workers, or are fixed."""
+    if crew.pause or not crew.unseen or not told or not 0 < told.unseen <= crew.unseen:
+        return False
+    return scene.now - told.unseen_since >= scene.settings.unseen_seconds
 
 
 def _fixed_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
@@ -124,17 +146,28 @@ def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
     for crew in scene.crews.values():
         pending = [one for one in crew.placed if not one.bound]
         unmade = sum(one.index < 0 for one in (*pending, *crew.unplaced))
-        if crew.job.resting or not (pending or unmade):
+        if crew.job.resting or not (pending or unmade or crew.unseen):
             continue
         last = known.get(crew.key, Expected(crew.key, (), -1, scene.now))
         # Fewer: its master makes them. More without a larger grant: some have ended.
         slow = 0 < last.unmade <= unmade and crew.size <= crew.before
-        since = last.since if slow or last.unmade == unmade else scene.now
+        slow = (slow or last.unmade == unmade) and crew.unseen >= last.unseen
+        since = last.since if slow else scene.now
+        unseen_since = scene.now
+        if 0 < last.unseen <= crew.unseen:
+            unseen_since = last.unseen_since
+        if crew.pause:  # the next try has its own time
+            since = unseen_since = crew.pause.until
         free_since = 0.0
         if any(_has_room(scene, one) for one in pending):
             free_since = last.free_since or scene.now
         nodes = tuple(scene.room.nodes[one.node].name for one in pending)
-        found.append(Expected(crew.key, nodes, unmade, since, free_since))
+        found.append(
+            Expected(
+                *(crew.key, nodes, unmade, since, free_since),
+                *(crew.unseen, unseen_since),
+            )
+        )
     return tuple(found)
 
 

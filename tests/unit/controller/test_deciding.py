@@ -19,8 +19,8 @@ from elasticdl.planner.plan import plan
 from elasticdl.planner.view import ClusterView, Settings
 
 from tests.unit.controller.test_reading import NOW, config_map, node
-from tests.unit.controller.test_watching import JOBS, NODES, PODS, master
-from tests.unit.scripted_server import Server, listing, until
+from tests.unit.controller.test_watching import JOBS, NODES, PODS, last, master
+from tests.unit.scripted_server import BREAK, Server, listing, until
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ops/leases"
 WRITES = f"PATCH {JOBS}/elasticdl-digits"
@@ -113,6 +113,19 @@ def test_a_refused_grant_is_tried_again_though_the_clock_was_set_back(server):
     server.scripts[WRITES] = [(403, {"kind": "Status", "message": "forbidden"})]
 
     deciding(server, writes_though_the_clock_is_set_back(server))
+
+
+def test_a_grant_whose_write_is_not_answered_keeps_back_no_other(server):
+    server.scripts[JOBS] = [listing(config_map(), last())]
+    server.scripts[PODS] = [listing(master(), master("last"))]
+    server.scripts[WRITES] = [(200, [BREAK])]
+    others = f"PATCH {JOBS}/elasticdl-last"
+    server.scripts[others] = [(200, {})]
+
+    async def story(_: Clock) -> None:
+        await until(lambda: server.asked[WRITES] > 0 and server.asked[others] > 0)
+
+    deciding(server, story)
 
 
 def test_a_plan_that_took_longer_than_a_view_is_good_for_is_not_written(server):

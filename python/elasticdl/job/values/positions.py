@@ -102,6 +102,24 @@ def find_positions(text: str) -> Positions:
     return positions
 
 
+def order_of(tree: object) -> Positions:
+    """Return positions of what never was a text: only their order means anything."""
+    positions = Positions()
+    todo: list[tuple[Path, object]] = [((), tree)]
+    while todo:
+        path, inner = todo.pop()
+        at = (len(positions.values) + 1, 1)
+        positions.values[path] = positions.keys[path] = at
+        if isinstance(inner, dict):
+            parts = [((*path, str(key)), value) for key, value in inner.items()]
+        elif isinstance(inner, list):
+            parts = [((*path, index), value) for index, value in enumerate(inner)]
+        else:
+            parts = []
+        todo += reversed(parts)
+    return positions
+
+
 def _walk(node: Node, path: Path, positions: Positions, open_nodes: set[int]) -> None:
     positions.values.setdefault(path, _at(node))
     if id(node) in open_nodes:  # an alias to a node around it

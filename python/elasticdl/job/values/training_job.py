@@ -8,19 +8,14 @@ means.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
-
-from pydantic import ValidationError
 
 from elasticdl.job.chart.values import PLATFORM_ONLY
 from elasticdl.job.spec.problems import Problem
 from elasticdl.job.values.bounded import TooMuchError, check_tree
-from elasticdl.job.values.checking import validate
 from elasticdl.job.values.document import ValuesFile
-from elasticdl.job.values.file import parse_values
+from elasticdl.job.values.file import validated
 
 Tree = dict[str, Any]
 
@@ -84,13 +79,9 @@ def read_manifest(
     tree = values_tree(manifest)
     try:
         check_tree(tree)
-        return validate(tree), []
     except TooMuchError as error:
         return None, [Problem("spec", str(error), "less of them", "write it shorter")]
-    except (ValidationError, TypeError, ValueError, RecursionError):
-        text = json.dumps(tree, default=str)  # JSON is YAML
-        _, found = parse_values(text, source=KIND)
-        return None, [replace(problem, place="") for problem in found]
+    return validated(tree, source="")
 
 
 def _of_the_object(manifest: Mapping[str, Any]) -> list[Problem]:

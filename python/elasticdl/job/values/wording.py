@@ -6,6 +6,7 @@ Owns the translation of pydantic's error types into plain words. Called by
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from elasticdl.job.spec.job import JobSpec
@@ -95,11 +96,14 @@ def gone(path: Path) -> str | None:
 def elsewhere(name: str) -> str | None:
     """Return the section in which a misplaced key belongs, or None."""
     places = [
-        f"`{doc.path}`"
-        for doc in fields.documented(JobSpec, "job")
-        if same_word(doc.path.rpartition(".")[2], name)
+        f"`{path}`" for path in _all_paths() if same_word(path.rpartition(".")[2], name)
     ]
     return " or ".join(places) if 0 < len(places) <= 3 else None
+
+
+@functools.cache
+def _all_paths() -> tuple[str, ...]:
+    return tuple(doc.path for doc in fields.documented(JobSpec, "job"))
 
 
 def _retyped(value: Any, error: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from elasticdl.job.values import bounded
 from elasticdl.job.values.bounded import TooMuchError, check_tree, load_bounded
+from elasticdl.job.values.file import parse_values
 from ruamel.yaml import YAML
 
 VALUES = sorted((Path(__file__).parents[4] / "values").glob("*.yaml"))
@@ -32,6 +33,8 @@ def test_a_values_file_reads_as_it_does_without_bounds(path):
         ('{"k&":&a [1], b: *a}', "an alias"),
         ("a: &b {c: d}\ne: {<<: *b}\n", "an alias"),
         ("a: &a [*a]\n", "an alias"),
+        ("%YAML 1.1\n---\na: 1" + ":1" * 200, "a number of more than 400 digits"),
+        ("a: 0x" + "f" * 400, "a number of more than 400 digits"),
     ],
 )
 def test_a_text_that_takes_long_to_read_is_refused(text, said):
@@ -53,3 +56,25 @@ def test_code_and_what_only_looks_like_an_alias_is_read():
 def test_a_tree_that_holds_more_than_a_text_may_is_refused(tree):
     with pytest.raises(TooMuchError):
         check_tree(tree)
+
+
+def test_thousands_of_mistakes_are_told_by_the_first_hundred_of_them():
+    many = "".join(f"  unknown{i}: 1\n" for i in range(4000))
+    text = f"kind: job\njob:\n  name: a\n{many}"
+    values, problems = parse_values(text, source="it", bounded=True)
+    assert values is None
+    assert [one.path for one in problems[1:3]] == ["job.unknown0", "job.unknown1"]
+    assert 100 <= len(problems) <= 200
+    assert problems[-1].got == "more mistakes than are told here"
+
+
+def test_a_few_mistakes_are_told_as_without_bounds():
+    text = "kind: job\njob:\n  name: a\n  worker: {replica: 2, min: -1}\n  zoo: 1\n"
+    told = [
+        [(one.path, one.got, one.expected, one.next_step) for one in found]
+        for _, found in (
+            parse_values(text, source="it", bounded=bounded) for bounded in (0, 1)
+        )
+    ]
+    assert told[0] == told[1]
+    assert len(told[0]) > 2
