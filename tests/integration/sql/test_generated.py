@@ -365,3 +365,17 @@ def test_a_column_may_be_called_as_a_layer_of_another(tmp_path: Path) -> None:
     made = tables.trained(sql, tmp_path).made
     names = [one.name for one in loaded(made, tmp_path).model().operations]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", ["FOLDER", "OUTPUTS", "NULL_TEXT"])
+def test_a_column_may_be_called_as_a_constant_of_the_module(
+    name: str, tmp_path: Path
+) -> None:
+    """Such a column ended the job."""
+    sql = (
+        f"SELECT i * 0.5 AS {name}, 'a long value with the number ' || i % 20 AS c, "
+        f"i % 2 AS y FROM range(400) t(i) TO TRAIN LinearClassifier COLUMN {name}, c "
+        "LABEL y INTO m"
+    )
+    made = tables.trained(sql, tmp_path).made
+    assert loaded(made, tmp_path).model().output_shape == (None, 1)

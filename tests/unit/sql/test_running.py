@@ -100,6 +100,22 @@ def test_a_column_that_the_validation_rows_lack_is_named(
         _train(session, text, tmp_path)
 
 
+def test_amounts_that_begin_as_a_few_numbers_are_not_taken_for_classes(
+    session: Session, tmp_path: Path
+) -> None:
+    """Rows in the order of their label gave a class of each amount in silence."""
+    rows = "SELECT i AS x, i // 1000 AS amount FROM range(40_000) t(i)"
+    text = f"{rows} LABEL amount INTO m"
+    with pytest.raises(StatementError) as caught:
+        _train(session, text, tmp_path)
+    (problem,) = caught.value.problems
+    assert text[problem.at.offset :].startswith("amount INTO")
+    assert "has 40 different numbers, of which the first rows had few" in str(problem)
+    named = f"{rows} TO TRAIN DNNClassifier LABEL amount INTO m"
+    made = _train(session, named, tmp_path / "named")
+    assert len(made.shards.classes) == 40
+
+
 @pytest.mark.parametrize("select", ["SELECT 1 AS x FROM nowhere", "SELECT 1 AS z"])
 def test_mistakes_of_validation_select_have_a_caret_before_rows_are_read(
     session: Session, tmp_path: Path, select: str

@@ -51,6 +51,7 @@ _TAKEN = {
     *LAYERS,
     *("inputs", "numbers", "embedding_dim", "model", "encode", "summed"),
     *("own", "checked", "refuse_logits"),
+    *("NULL_INTEGER", "NULL_TEXT", "FOLDER", "VOCABULARIES", "CLASSES", "OUTPUTS"),
     *("keras", "layers", "ops", "tf", "Path", "len", "float", "int"),
 }
 CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)
