@@ -276,7 +276,7 @@ def test_dates_are_refused_with_the_extract_that_would_do() -> None:
 
 
 def test_a_value_in_the_place_of_fields_is_told() -> None:
-    with pytest.raises(StatementError, match="`job.worker` is 3; expected"):
+    with pytest.raises(StatementError, match=r"`job\.worker` is 3; expected"):
         tables.plan(_T + "WITH job.worker = 3, job.worker.min = 0 LABEL income INTO m")
 
 
