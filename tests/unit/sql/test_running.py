@@ -15,7 +15,7 @@ from elasticdl.job.values.checking import validate
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values
 from elasticdl.sql import planning
-from elasticdl.sql.data import results, shards
+from elasticdl.sql.data import embedded, results, shards
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import (
     ColumnPlan,
@@ -583,3 +583,27 @@ def test_columns_that_a_model_does_not_take_are_told_with_a_caret(
     ]
     assert "needs the column `a`" in str(caught.value)
     assert "column `b` is text" in str(caught.value)
+
+
+def test_long_texts_need_no_more_memory(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row group of them did not fit, even where a job had answered already."""
+    monkeypatch.setattr(embedded, "MEMORY_LIMIT", "300MiB")
+    select = "SELECT i AS x, repeat('a' || i % 9, 10_000) AS t "
+    select += "FROM range(30_000) t(i)"
+    statement = _read(f'{select} TO PREDICT "{tmp_path}/to.parquet" USING m')
+    place = tmp_path / "work"
+    place.mkdir()
+    source = open_source("", folder=tmp_path)
+    limited = replace(session, source=source)
+    assert predict.prepare(limited, statement, _about("x"), place) == 30_000
+    said = {"record": list(range(30_000)), "prediction": [0.25] * 30_000}
+    (place / "outputs").mkdir()
+    pq.write_table(pa.table(said), place / "outputs" / "part-000000.parquet")
+    predict.finish(limited, statement, _about("x"), place, {})
+    source.close()
+    found = pq.ParquetFile(tmp_path / "to.parquet")
+    assert found.metadata.num_rows == 30_000
+    (first,) = next(found.iter_batches(1)).to_pylist()
+    assert (first["x"], first["t"][:2], first["prediction"]) == (0, "a0", 0)
