@@ -133,9 +133,12 @@ def _head(
         comment(f"Numbers are statistics of its {statistics.num_rows:,} training rows.")
     )
     lines.append("")
-    if writer.files or {"read_vocabulary", "read_integers"} & used:
+    reads = writer.files or {"read_vocabulary", "read_integers"} & used
+    if reads:
         lines += ["from pathlib import Path", ""]
     lines.append("import keras")
+    if reads:
+        lines.append("import numpy as np")
     if used & set(helpers.LAYERS):
         lines.append("import tensorflow as tf")
     named = ["from keras import layers, ops"]

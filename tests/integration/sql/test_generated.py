@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -379,3 +380,22 @@ def test_a_column_may_be_called_as_a_constant_of_the_module(
     )
     made = tables.trained(sql, tmp_path).made
     assert loaded(made, tmp_path).model().output_shape == (None, 1)
+
+
+def test_one_long_value_makes_no_others_of_a_vocabulary_long(tmp_path: Path) -> None:
+    """Each took as much memory as the longest: a text of 64 KiB gigabytes of it."""
+    sql = (
+        "SELECT CASE WHEN i = 7 THEN repeat('x', 65_536) ELSE 'text ' || i % 3000 END "
+        "AS t, i % 2 AS y FROM range(9000) t(i) TO TRAIN DNNClassifier "
+        "COLUMN VOCABULARIZE(t) LABEL y INTO m"
+    )
+    module = loaded(tables.trained(sql, tmp_path).made, tmp_path)
+    tracemalloc.start()
+    network = module.model()
+    (_, peak) = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**26
+    network.save(tmp_path / "saved.keras")
+    again = keras.saving.load_model(tmp_path / "saved.keras", compile=False)
+    rows = {"t": tf.constant([["text 5"], ["x" * 65_536], ["other"]])}
+    assert again(rows).numpy() == pytest.approx(network(rows).numpy(), abs=1e-6)

@@ -52,7 +52,7 @@ _TAKEN = {
     *("inputs", "numbers", "embedding_dim", "model", "encode", "summed"),
     *("own", "checked", "refuse_logits"),
     *("NULL_INTEGER", "NULL_TEXT", "FOLDER", "VOCABULARIES", "CLASSES", "OUTPUTS"),
-    *("keras", "layers", "ops", "tf", "Path", "len", "float", "int"),
+    *("keras", "layers", "np", "ops", "tf", "Path", "len", "float", "int"),
 }
 CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)
 
