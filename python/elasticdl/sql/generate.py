@@ -256,9 +256,9 @@ _OWN = (
 def _output(plan: TrainPlan, statistics: Statistics) -> list[str]:
     what = head(plan, statistics)
     if what is Head.BINARY:
-        return ['    output = layers.Activation("sigmoid")(logits)']
+        return ['    output = layers.Activation("sigmoid", dtype="float32")(logits)']
     if what is Head.CLASSES:
-        return ['    output = layers.Activation("softmax")(logits)']
+        return ['    output = layers.Activation("softmax", dtype="float32")(logits)']
     try:
         found = statistics.of(Measured(plan.label.column))
     except KeyError:
@@ -270,7 +270,11 @@ def _output(plan: TrainPlan, statistics: Statistics) -> list[str]:
         comment("To the label's own scale: its deviation and its mean.", indent=4),
         call(
             "output = layers.Rescaling",
-            [literal(float(scale)), f"offset={literal(float(found.mean))}"],
+            [
+                literal(float(scale)),
+                f"offset={literal(float(found.mean))}",
+                'dtype="float32"',
+            ],
             "(logits)",
             indent=4,
         ),

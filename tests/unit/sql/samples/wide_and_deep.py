@@ -47,7 +47,7 @@ def model(hidden_units=(128, 64), dropout=0.0, activation="relu"):
             deep = layers.Dropout(dropout)(deep)
     wide = columns["wide"]
     logits = summed([*wide, layers.Dense(OUTPUTS)(deep)])
-    output = layers.Activation("sigmoid")(logits)
+    output = layers.Activation("sigmoid", dtype="float32")(logits)
     network = keras.Model(inputs, output)
     optimizer = keras.optimizers.Adagrad(learning_rate=0.05)
     metrics = [keras.metrics.AUC(name="auc"), keras.metrics.Precision(name="precision")]
