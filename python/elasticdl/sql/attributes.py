@@ -153,9 +153,10 @@ class _Reader:
             records, attribute = self._flags[_RECORDS]
             batches = max(1, records // self.settings.batch_size)
             self._field(("training", "batchesPerTask"), batches, attribute)
-        wait, attribute = self._flags.get(_WAIT, (0, None))
-        if wait > 1 and attribute is not None and "ps.mode" not in self._said:
-            self._field(("ps", "mode"), str(UpdateMode.SYNC), attribute)
+        if _WAIT in self._flags and "ps.mode" not in self._said:
+            wait, attribute = self._flags[_WAIT]
+            if wait > 1:
+                self._field(("ps", "mode"), str(UpdateMode.SYNC), attribute)
 
     def _check_fields(self) -> None:
         """Tell of values that fields do not take, all of them together.

@@ -15,7 +15,7 @@ from elasticdl.job.values.checking import validate
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values
 from elasticdl.sql import planning
-from elasticdl.sql.data import embedded, results, shards
+from elasticdl.sql.data import results, shards
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import (
     ColumnPlan,
@@ -98,22 +98,6 @@ def test_a_column_that_the_validation_rows_lack_is_named(
     )
     with pytest.raises(SpecError, match=r"no column `x`, which.*no column `y`"):
         _train(session, text, tmp_path)
-
-
-def test_amounts_that_begin_as_a_few_numbers_are_not_taken_for_classes(
-    session: Session, tmp_path: Path
-) -> None:
-    """Rows in the order of their label gave a class of each amount in silence."""
-    rows = "SELECT i AS x, i // 1000 AS amount FROM range(40_000) t(i)"
-    text = f"{rows} LABEL amount INTO m"
-    with pytest.raises(StatementError) as caught:
-        _train(session, text, tmp_path)
-    (problem,) = caught.value.problems
-    assert text[problem.at.offset :].startswith("amount INTO")
-    assert "has 40 different numbers, of which the first rows had few" in str(problem)
-    named = f"{rows} TO TRAIN DNNClassifier LABEL amount INTO m"
-    made = _train(session, named, tmp_path / "named")
-    assert len(made.shards.classes) == 40
 
 
 @pytest.mark.parametrize("select", ["SELECT 1 AS x FROM nowhere", "SELECT 1 AS z"])
@@ -583,27 +567,3 @@ def test_columns_that_a_model_does_not_take_are_told_with_a_caret(
     ]
     assert "needs the column `a`" in str(caught.value)
     assert "column `b` is text" in str(caught.value)
-
-
-def test_long_texts_need_no_more_memory(
-    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A row group of them did not fit, even where a job had answered already."""
-    monkeypatch.setattr(embedded, "MEMORY_LIMIT", "300MiB")
-    select = "SELECT i AS x, repeat('a' || i % 9, 10_000) AS t "
-    select += "FROM range(30_000) t(i)"
-    statement = _read(f'{select} TO PREDICT "{tmp_path}/to.parquet" USING m')
-    place = tmp_path / "work"
-    place.mkdir()
-    source = open_source("", folder=tmp_path)
-    limited = replace(session, source=source)
-    assert predict.prepare(limited, statement, _about("x"), place) == 30_000
-    said = {"record": list(range(30_000)), "prediction": [0.25] * 30_000}
-    (place / "outputs").mkdir()
-    pq.write_table(pa.table(said), place / "outputs" / "part-000000.parquet")
-    predict.finish(limited, statement, _about("x"), place, {})
-    source.close()
-    found = pq.ParquetFile(tmp_path / "to.parquet")
-    assert found.metadata.num_rows == 30_000
-    (first,) = next(found.iter_batches(1)).to_pylist()
-    assert (first["x"], first["t"][:2], first["prediction"]) == (0, "a0", 0)

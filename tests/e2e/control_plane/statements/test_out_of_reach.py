@@ -20,9 +20,7 @@ _numbers = count(1)
 
 
 @pytest.fixture
-def user(
-    control_plane: Any, priority_classes: None, tmp_path: Any
-) -> Iterator[User]:
+def user(control_plane: Any, priority_classes: None, tmp_path: Any) -> Iterator[User]:
     del priority_classes
     namespace = f"sql{next(_numbers)}"
     control_plane.kubectl("create", "namespace", namespace)
