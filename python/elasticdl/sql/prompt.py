@@ -15,6 +15,7 @@ from elasticdl.errors import ElasticDLError
 from elasticdl.sql import signatures
 from elasticdl.sql.attributes import FAMILIES
 from elasticdl.sql.data.passwords import without_secret
+from elasticdl.sql.data.stopping import Terminated
 from elasticdl.sql.models import MODELS, SYNONYMS
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.running.statements import read, run_one
@@ -54,6 +55,8 @@ def prompt(
     while True:
         try:
             text = asking.prompt()
+        except Terminated:
+            raise
         except KeyboardInterrupt:
             continue  # Ctrl-C drops the line, as in a shell.
         except EOFError:
@@ -75,6 +78,8 @@ def run_text(session: Session, text: str) -> Iterator[Answer]:
             yield from run_one(session, statement, text)
     except (ElasticDLError, OSError) as error:  # as of a disk that is full
         yield Told((f"error: {error}",))
+    except Terminated:
+        raise
     except KeyboardInterrupt:
         yield Told(("stopped",))
 
