@@ -53,13 +53,8 @@ def prompt(
     asking = _asking(session, history or Path(_HISTORY).expanduser(), io or {})
     show(Told((f"{session.source.engine}; help; says what there is, exit; leaves",)))
     while True:
-        try:
-            text = asking.prompt()
-        except Terminated:
-            raise
-        except KeyboardInterrupt:
-            continue  # Ctrl-C drops the line, as in a shell.
-        except EOFError:
+        text = _text(asking)
+        if text is None:
             return 0
         word = text.strip().rstrip(";").strip().lower()
         if word in _LEAVE:
@@ -69,6 +64,18 @@ def prompt(
         elif word:
             for answer in run_text(session, text):
                 show(answer)
+
+
+def _text(asking: Any) -> str | None:
+    """Return what was typed; None at the end of input."""
+    try:
+        return str(asking.prompt())
+    except Terminated:
+        raise
+    except KeyboardInterrupt:
+        return ""  # Ctrl-C drops the line, as in a shell.
+    except EOFError:
+        return None
 
 
 def run_text(session: Session, text: str) -> Iterator[Answer]:
