@@ -130,10 +130,11 @@ def sql(args: argparse.Namespace) -> int:
 @contextmanager
 def _stoppable() -> Iterator[None]:
     """Take SIGTERM for Ctrl-C: rows on disk, perhaps of many GB, go with it."""
+    from elasticdl.sql.data.stopping import Terminated
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame
-        raise KeyboardInterrupt
+        raise Terminated
 
     if threading.current_thread() is not threading.main_thread():
         yield

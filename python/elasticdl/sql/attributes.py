@@ -15,7 +15,7 @@ from typing import Any
 from elasticdl.job.classic_flags.table import flags_of
 from elasticdl.job.classic_flags.values import FlagValueError
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.spec.kinds import JobType
+from elasticdl.job.spec.kinds import JobType, UpdateMode
 from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.job.values.checking import Document, find_problems
 from elasticdl.job.values.fields import field_at, known_keys
@@ -105,6 +105,8 @@ class _Reader:
         self._model = model
         self._seen: dict[str, Attribute] = {}
         self._said: dict[str, Attribute] = {}  # By what it means, whatever its name.
+        self._flags: dict[str, tuple[Any, Attribute]] = {}  # Classic ones, by name.
+        self._checked: list[tuple[tuple[str, ...], Any, Attribute]] = []
         self.settings = Settings()
         self.problems: list[Problem] = []
 
@@ -136,12 +138,37 @@ class _Reader:
             self._problem(
                 first, "validation.order and validation.key exclude each other"
             )
+        self._settle_flags()
+        self._check_fields()
         name, allowed = OPTIMIZERS[self.settings.optimizer]
         for key, _ in self.settings.optimizer_params:
             if key not in (*allowed, *COMMON):
                 hint = did_you_mean(key, [*allowed, *COMMON])
                 attribute = self._seen[f"optimizer.{key.lower()}"]
                 self._problem(attribute, f"{name} has no `{key}`; {hint}")
+
+    def _settle_flags(self) -> None:
+        """Set what classic flags say together with others, as on a command line."""
+        if _RECORDS in self._flags:
+            records, attribute = self._flags[_RECORDS]
+            batches = max(1, records // self.settings.batch_size)
+            self._field(("training", "batchesPerTask"), batches, attribute)
+        if _WAIT in self._flags and "ps.mode" not in self._said:
+            wait, attribute = self._flags[_WAIT]
+            if wait > 1:
+                self._field(("ps", "mode"), str(UpdateMode.SYNC), attribute)
+
+    def _check_fields(self) -> None:
+        """Tell of values that fields do not take, all of them together.
+
+        What one takes may be another's, as with `ps.mode` and `ps.gradsToWait`.
+        """
+        expected = _wrong_values([(path, value) for path, value, _ in self._checked])
+        for path, _, attribute in self._checked:
+            if told := expected.get(path):
+                got = _shown(attribute.value)
+                message = f"`{attribute.key}` is {got}; expected {told}"
+                self.problems.append(Problem(attribute.value.at, message))
 
     def _split(self) -> SplitPlan:
         return self.settings.split
@@ -230,6 +257,7 @@ class _Reader:
                 return
             if not known[name].check(value):
                 raise Refused(known[name].expected)
+        self._claim(f"model.params.{name}", attribute)
         value = tuple(value) if isinstance(value, list) else value
         self._set(model_params=(*self.settings.model_params, (name, value)))
 
@@ -252,12 +280,17 @@ class _Reader:
             parsed = flag.parse(text)
         except FlagValueError as error:
             raise Refused(str(error.expected)) from error
-        if name == "records_per_task":
-            parsed = max(1, parsed // self.settings.batch_size)
-        self._field(tuple(flag.field.split(".")), parsed, attribute)
+        self._flags[name] = (parsed, attribute)
+        if name == "use_async":
+            parsed = str(UpdateMode.ASYNC if parsed else UpdateMode.SYNC)
+        if name != _RECORDS:  # The size of a batch may be said behind it.
+            self._field(tuple(flag.field.split(".")), parsed, attribute)
 
     def _field(self, path: tuple[str, ...], value: Any, attribute: Attribute) -> None:
         dotted = ".".join(path)
+        if path[:2] == _PARAMS and len(path) > 2 and self._verb == JobType.TRAIN:
+            self._model_argument(".".join(path[2:]), value, attribute)
+            return
         own = written(dotted)
         if own:
             self._problem(
@@ -268,10 +301,8 @@ class _Reader:
         if wrong:
             self._problem(attribute, wrong)
             return
-        expected = _wrong_value(path, value)
-        if expected:
-            raise Refused(expected)
         self._claim(dotted, attribute)
+        self._checked.append((path, value, attribute))
         named = {
             "training.epochs": "epochs",
             "training.batchSize": "batch_size",
@@ -334,6 +365,8 @@ class _Reader:
         return take
 
 
+_RECORDS, _WAIT = "records_per_task", "grads_to_wait"
+_PARAMS = ("model", "params")  # Of the values file, which model.* is.
 _ALSO_OPTIMIZER = ("model.optimizer", "train.optimizer")
 # Attributes that say what another one or a field says.
 _MEANINGS = {
@@ -406,21 +439,26 @@ def _wrong_path(path: tuple[str, ...]) -> str:
     return ""
 
 
-def _wrong_value(path: tuple[str, ...], value: Any) -> str:
-    """Return what a field expects where it does not take a value, or ""."""
+def _wrong_values(
+    fields: Sequence[tuple[tuple[str, ...], Any]],
+) -> dict[tuple[str, ...], str]:
+    """Return what fields expect that do not take their values."""
     job: dict[str, Any] = {
         "name": "name",
         "model": {"definition": "a.b"},
         "data": {"training": "training", "validation": "validation"},
     }
-    inner = job
-    for key in path[:-1]:
-        inner = inner.setdefault(key, {})
-    inner[path[-1]] = value
-    tree = {"kind": "job", "job": job}
-    document = Document(tree, "", Positions({}, {}), ())
-    dotted = ".".join(("job", *path))
+    for path, value in fields:
+        inner: Any = job
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {}) if isinstance(inner, dict) else None
+        if isinstance(inner, dict):  # else a field above it has a wrong value
+            inner[path[-1]] = value
+    document = Document({"kind": "job", "job": job}, "", Positions({}, {}), ())
+    found: dict[tuple[str, ...], str] = {}
     for problem in find_problems(document):
-        if problem.path == dotted or problem.path.startswith(f"{dotted}."):
-            return problem.expected
-    return ""
+        for path, _ in fields:
+            dotted = ".".join(("job", *path))
+            if f"{problem.path}.".startswith(f"{dotted}."):
+                found.setdefault(path, problem.expected)
+    return found

@@ -134,9 +134,12 @@ def _head(
         comment(f"Numbers are statistics of its {statistics.num_rows:,} training rows.")
     )
     lines.append("")
-    if writer.files or {"read_vocabulary", "read_integers"} & used:
+    reads = writer.files or {"read_vocabulary", "read_integers"} & used
+    if reads:
         lines += ["from pathlib import Path", ""]
     lines.append("import keras")
+    if reads:
+        lines.append("import numpy as np")
     if used & set(helpers.LAYERS):
         lines.append("import tensorflow as tf")
     named = ["from keras import layers, ops"]
@@ -259,9 +262,9 @@ _OWN = (
 def _output(plan: TrainPlan, statistics: Statistics) -> list[str]:
     what = head(plan, statistics)
     if what is Head.BINARY:
-        return ['    output = layers.Activation("sigmoid")(logits)']
+        return ['    output = layers.Activation("sigmoid", dtype="float32")(logits)']
     if what is Head.CLASSES:
-        return ['    output = layers.Activation("softmax")(logits)']
+        return ['    output = layers.Activation("softmax", dtype="float32")(logits)']
     try:
         found = statistics.of(Measured(plan.label.column))
     except KeyError:
@@ -273,7 +276,11 @@ def _output(plan: TrainPlan, statistics: Statistics) -> list[str]:
         comment("To the label's own scale: its deviation and its mean.", indent=4),
         call(
             "output = layers.Rescaling",
-            [literal(float(scale)), f"offset={literal(float(found.mean))}"],
+            [
+                literal(float(scale)),
+                f"offset={literal(float(found.mean))}",
+                'dtype="float32"',
+            ],
             "(logits)",
             indent=4,
         ),

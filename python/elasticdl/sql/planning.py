@@ -390,6 +390,11 @@ def _divides_badly(column: Column, word: str) -> str:
             f"`{name}` is an {stated}, and one length is written in several ways; take "
             f"a number of it: EXTRACT(EPOCH FROM {in_sql(name)})"
         )
+    if word == "order" and stated.upper().startswith("ENUM"):
+        return (
+            f"`{name}` is an ENUM, whose order is not that of its texts in the shards; "
+            f"take its place in that order: enum_code({in_sql(name)}) AS place"
+        )
     unordered = column.kind in (Kind.ARRAY, Kind.OTHER)
     if word == "order" and (unordered or stated.upper() == "TIME WITH TIME ZONE"):
         return (

@@ -15,6 +15,7 @@ from elasticdl.errors import ElasticDLError
 from elasticdl.sql import signatures
 from elasticdl.sql.attributes import FAMILIES
 from elasticdl.sql.data.passwords import without_secret
+from elasticdl.sql.data.stopping import Terminated
 from elasticdl.sql.models import MODELS, SYNONYMS
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.running.statements import read, run_one
@@ -52,11 +53,8 @@ def prompt(
     asking = _asking(session, history or Path(_HISTORY).expanduser(), io or {})
     show(Told((f"{session.source.engine}; help; says what there is, exit; leaves",)))
     while True:
-        try:
-            text = asking.prompt()
-        except KeyboardInterrupt:
-            continue  # Ctrl-C drops the line, as in a shell.
-        except EOFError:
+        text = _text(asking)
+        if text is None:
             return 0
         word = text.strip().rstrip(";").strip().lower()
         if word in _LEAVE:
@@ -68,6 +66,18 @@ def prompt(
                 show(answer)
 
 
+def _text(asking: Any) -> str | None:
+    """Return what was typed; None at the end of input."""
+    try:
+        return str(asking.prompt())
+    except Terminated:
+        raise
+    except KeyboardInterrupt:
+        return ""  # Ctrl-C drops the line, as in a shell.
+    except EOFError:
+        return None
+
+
 def run_text(session: Session, text: str) -> Iterator[Answer]:
     """Run statements; a mistake is an answer too, and the prompt goes on."""
     try:
@@ -75,6 +85,8 @@ def run_text(session: Session, text: str) -> Iterator[Answer]:
             yield from run_one(session, statement, text)
     except (ElasticDLError, OSError) as error:  # as of a disk that is full
         yield Told((f"error: {error}",))
+    except Terminated:
+        raise
     except KeyboardInterrupt:
         yield Told(("stopped",))
 

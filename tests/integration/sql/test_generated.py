@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -391,3 +392,55 @@ def test_a_column_may_be_called_as_a_layer_of_another(tmp_path: Path) -> None:
     made = tables.trained(sql, tmp_path).made
     names = [one.name for one in loaded(made, tmp_path).model().operations]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", ["FOLDER", "OUTPUTS", "NULL_TEXT"])
+def test_a_column_may_be_called_as_a_constant_of_the_module(
+    name: str, tmp_path: Path
+) -> None:
+    """Such a column ended the job."""
+    sql = (
+        f"SELECT i * 0.5 AS {name}, 'a long value with the number ' || i % 20 AS c, "
+        f"i % 2 AS y FROM range(400) t(i) TO TRAIN LinearClassifier COLUMN {name}, c "
+        "LABEL y INTO m"
+    )
+    made = tables.trained(sql, tmp_path).made
+    assert loaded(made, tmp_path).model().output_shape == (None, 1)
+
+
+def test_one_long_value_makes_no_others_of_a_vocabulary_long(tmp_path: Path) -> None:
+    """Each took as much memory as the longest: a text of 64 KiB gigabytes of it."""
+    sql = (
+        "SELECT CASE WHEN i = 7 THEN repeat('x', 65_536) ELSE 'text ' || i % 3000 END "
+        "AS t, i % 2 AS y FROM range(9000) t(i) TO TRAIN DNNClassifier "
+        "COLUMN VOCABULARIZE(t) LABEL y INTO m"
+    )
+    module = loaded(tables.trained(sql, tmp_path).made, tmp_path)
+    tracemalloc.start()
+    network = module.model()
+    (_, peak) = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**26
+    network.save(tmp_path / "saved.keras")
+    again = keras.saving.load_model(tmp_path / "saved.keras", compile=False)
+    rows = {"t": tf.constant([["text 5"], ["x" * 65_536], ["other"]])}
+    assert again(rows).numpy() == pytest.approx(network(rows).numpy(), abs=1e-6)
+
+
+@pytest.mark.parametrize("label", ["income", "grade", "pay"])
+def test_predictions_have_all_digits_where_the_model_computes_with_16_bits(
+    label: str, tmp_path: Path
+) -> None:
+    """A regressor of 50,000 had nothing between 49,920 and 50,176."""
+    sql = f"SELECT * FROM t COLUMN age, city LABEL {label} INTO m"
+    sql = sql.replace("COLUMN", "TO TRAIN DNNRegressor COLUMN")
+    if label != "pay":
+        sql = sql.replace("Regressor", "Classifier")
+    module = _module(sql, tmp_path)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        network = module.model()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert network.layers[-1].compute_dtype == "float32"
+    assert network.output.dtype == "float32"

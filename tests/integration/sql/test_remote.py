@@ -43,8 +43,10 @@ class Processes:
             raise JobError(f"job {values.job.name} did not succeed: {report.message}")
         return report
 
-    def run_step(self, values: ValuesFile, words: Sequence[str]) -> str:
-        del values
+    def run_step(
+        self, values: ValuesFile, words: Sequence[str], *, patient: bool = False
+    ) -> str:
+        del values, patient
         done = subprocess.run(
             [sys.executable, *PROGRAM[1:], *words],
             cwd=self.folder,

@@ -1,5 +1,8 @@
 """What a statement leaves behind that is stopped while it reads its rows."""
 
+import contextlib
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -40,3 +43,21 @@ def test_a_statement_that_is_stopped_leaves_no_rows_and_no_trace(
     assert process.returncode == 128 + signal.SIGINT
     assert "Traceback" not in told
     assert not list(models.iterdir())
+
+
+def test_a_prompt_that_is_told_to_end_ends(tmp_path: Path) -> None:
+    """It took SIGTERM for Ctrl-C, which drops a line, and went on."""
+    pid, terminal = pty.fork()
+    if not pid:
+        environ = {**os.environ, "HOME": str(tmp_path), "TERM": "dumb"}
+        words = [sys.executable, "-m", "elasticdl.cli.main", "sql"]
+        os.execve(sys.executable, words, environ)
+    said = b""
+    while b"sql>" not in said:
+        said += os.read(terminal, 1000)
+    os.kill(pid, signal.SIGTERM)
+    with contextlib.suppress(OSError):  # of a terminal that nobody has open any more
+        while os.read(terminal, 1000):
+            pass
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGINT

@@ -151,6 +151,61 @@ def test_attributes_become_fields_of_the_values_file() -> None:
     assert (plan.epochs, plan.batch_size) == (3, 32)
 
 
+def test_arguments_of_the_model_may_be_said_as_fields_of_the_values_file() -> None:
+    """Beside one of model.* they were passed over without a word."""
+    plan = tables.plan(
+        _T + "WITH model.dropout = 0.1, job.model.params.hidden_units = [4] "
+        "LABEL income INTO m"
+    )
+    assert dict(plan.model.params) == {"dropout": 0.1, "hidden_units": (4,)}
+    assert plan.fields == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("job.model.params.hidden_unitz = [4]", "has no `model.hidden_unitz`; did you"),
+        (
+            "model.dropout = 0.1, job.model.params.dropout = 0.2",
+            "says what `model.dropout` says already",
+        ),
+    ],
+)
+def test_a_mistake_in_such_a_field_is_one_of_the_argument(said: str, told: str) -> None:
+    (found,) = _told(_T + f"WITH {said} LABEL income INTO m")
+    assert told in found
+
+
+@pytest.mark.parametrize(
+    ("said", "fields"),
+    [
+        (
+            "engine.records_per_task = 1024, train.batch_size = 64",
+            {("training", "batchesPerTask"): 16},
+        ),
+        (
+            "train.batch_size = 64, engine.records_per_task = 1024",
+            {("training", "batchesPerTask"): 16},
+        ),
+        ("engine.use_async = true", {("ps", "mode"): "async"}),
+        ("engine.use_async = false", {("ps", "mode"): "sync"}),
+        (
+            "engine.grads_to_wait = 2",
+            {("ps", "gradsToWait"): 2, ("ps", "mode"): "sync"},
+        ),
+        (
+            "job.ps.gradsToWait = 2, job.ps.mode = 'sync'",
+            {("ps", "gradsToWait"): 2, ("ps", "mode"): "sync"},
+        ),
+    ],
+)
+def test_classic_flags_mean_together_what_they_mean_on_a_command_line(
+    said: str, fields: dict[tuple[str, ...], object]
+) -> None:
+    plan = tables.plan(_T + f"WITH {said} LABEL income INTO m")
+    assert dict(plan.fields) == fields
+
+
 @pytest.mark.parametrize(
     ("clauses", "message"),
     [
@@ -226,6 +281,23 @@ def test_dates_are_refused_with_the_extract_that_would_do() -> None:
     schema = Schema((*tables.SCHEMA.columns, Column("hired", Kind.TIME, stated="DATE")))
     (told,) = _told("SELECT * FROM t LABEL income INTO m", schema=schema)
     assert "EXTRACT(YEAR FROM hired) AS hired_year" in told
+
+
+def test_a_value_in_the_place_of_fields_is_told() -> None:
+    with pytest.raises(StatementError, match=r"`job\.worker` is 3; expected"):
+        tables.plan(_T + "WITH job.worker = 3, job.worker.min = 0 LABEL income INTO m")
+
+
+def test_rows_are_not_ordered_by_the_texts_of_an_enum() -> None:
+    levels = Column("level", Kind.TEXT, stated="ENUM('low', 'mid', 'high')")
+    schema = Schema((*tables.SCHEMA.columns, levels))
+    values = {"level": ("low", "high") * 100}
+    (told,) = _told(
+        _T + "WITH validation.order = level LABEL income INTO m",
+        schema=schema,
+        **values,
+    )
+    assert "take its place in that order: enum_code(level) AS place" in told
 
 
 def test_what_a_message_writes_for_the_user_is_sql_of_every_engine() -> None:

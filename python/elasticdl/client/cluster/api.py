@@ -49,6 +49,11 @@ class ClusterError(PlatformError):
         return self.status == 404
 
     @property
+    def passing(self) -> bool:
+        """Whether the same call may be answered soon: nobody refused it."""
+        return not self.status or self.status == 429 or self.status >= 500
+
+    @property
     def forbidden(self) -> bool:
         """Whether the user may not make that call."""
         return self.status == 403

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from elasticdl.client.cluster.api import Object
+from elasticdl.client.cluster.api import ClusterError, Object
 from elasticdl.client.cluster.job import ClusterJob
 from elasticdl.client.cluster.logs import read_pod_log
 from elasticdl.client.cluster.objects import why_pending
@@ -39,6 +39,7 @@ _OF_RELEASE = (ENV_TOKEN, ENV_AUTHORITY)
 _LOOK_SECONDS = 0.5  # A pod's start takes seconds.
 _DEADLINE_SECONDS = 3600  # 10 M tasks take minutes
 _PENDING_SECONDS = 90.0  # an image that has to be pulled
+_SILENT_SECONDS = 60.0  # an API server that is started again
 # What a count of a journal needs; the PS's own request may be a whole node's.
 _RESOURCES = {
     "requests": {"cpu": "100m", "memory": "256Mi"},
@@ -63,6 +64,10 @@ class Errand:
 
     text: str
     exit_code: int
+
+
+class NotStartedError(PlatformError):
+    """The pod found no place in time; nothing was done, and it may be asked again."""
 
 
 def run_errand(
@@ -275,14 +280,22 @@ def _wait(job: ClusterJob, kind: str, pod: Object, pending_seconds: float) -> Ob
     """Return the pod when it has ended. Raises PlatformError where it never runs."""
     cluster = job.cluster
     path = cluster.path("pods", str(pod["metadata"]["name"]))
-    until = time.monotonic() + pending_seconds
+    heard = time.monotonic()
+    until = heard + pending_seconds
     while not pods.is_over(pod):
-        why = why_pending(pod, job.events())
-        if why and time.monotonic() > until:
-            raise PlatformError(
-                f"the {kind}'s pod did not start within {pending_seconds:g} s, and "
-                f"is removed: {why}"
-            )
-        time.sleep(_LOOK_SECONDS)
-        pod = cluster.get(path)
+        try:
+            why = why_pending(pod, job.events())
+            if why and time.monotonic() > until:
+                raise NotStartedError(
+                    f"the {kind}'s pod did not start within {pending_seconds:g} s, and "
+                    f"is removed: {why}"
+                )
+            time.sleep(_LOOK_SECONDS)
+            pod = cluster.get(path)
+        except ClusterError as error:
+            if not error.passing or time.monotonic() > heard + _SILENT_SECONDS:
+                raise
+            time.sleep(_LOOK_SECONDS)
+        else:
+            heard = time.monotonic()
     return pod

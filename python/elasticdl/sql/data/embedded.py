@@ -36,6 +36,10 @@ from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
 # Of the engine alone. A process has about 0.5 GiB beside it.
 MEMORY_LIMIT = "600MiB"
 _STAGED_ROWS = 61_440  # Of a row group of staged rows: read again as a whole.
+_FEWEST_ROWS = 2_048  # The engine makes no smaller ones.
+_GROUP_BYTES = 2**25  # Each thread has a row group in memory, some even two.
+# Kinds of values whose size is not that of their type.
+_OF_ANY_SIZE = (Kind.TEXT, Kind.ARRAY, Kind.OTHER)
 
 
 def import_duckdb() -> Any:
@@ -254,9 +258,24 @@ class EmbeddedRows:
         if staged:
             relation = relation.project(f"* REPLACE ({', '.join(staged)})")
         relation.write_parquet(
-            str(path), compression="lz4_raw", row_group_size=_STAGED_ROWS
+            str(path), compression="lz4_raw", row_group_size=self._group_rows()
         )
         return count_rows(path)
+
+    def _group_rows(self) -> int:
+        """Return how many rows make a row group: fewer where texts are long."""
+        texts = [
+            f"strlen(CAST({identifier(one.name)} AS VARCHAR))"
+            for one in self.schema.columns
+            if one.kind in _OF_ANY_SIZE
+        ]
+        if not texts:
+            return _STAGED_ROWS
+        wide = " + ".join(f"coalesce(avg({text}), 0)" for text in texts)
+        found = self.relation.limit(_FEWEST_ROWS).aggregate(f"{wide} AS wide")
+        ((width,),) = found.fetchall()
+        fitting = int(_GROUP_BYTES / max(width, 1.0)) // _FEWEST_ROWS * _FEWEST_ROWS
+        return max(_FEWEST_ROWS, min(_STAGED_ROWS, fitting))
 
 
 def _staged(column: str, kind: Any) -> str:
@@ -279,6 +298,16 @@ def _staged(column: str, kind: Any) -> str:
         f"THEN error({got} || CAST({name} AS VARCHAR) || {literal(expected)}) "
         f"ELSE CAST({name} AS {staged}) END AS {name}"
     )
+
+
+def like_those_of(path: Path) -> str:
+    """Return the option of a COPY that makes row groups of a file's size."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        metadata = file.metadata
+        rows = metadata.row_group(0).num_rows if metadata.num_row_groups else 0
+    return f"ROW_GROUP_SIZE {max(rows, _FEWEST_ROWS)}"
 
 
 def count_rows(path: Path) -> int:

@@ -66,10 +66,14 @@ def join(
     with embedded.working(out.parent) as connection:
         _check(connection, files, staged.num_rows)
         columns += _answers(label, names, said(connection, files, label))
+        # Side by side, as both are in order: the rows themselves are not sorted, whose
+        # texts may be long. That they are the same ones is looked at in each row.
+        answers = f"(SELECT * FROM read_parquet({files}) ORDER BY record)"
+        same = f"CASE WHEN p.record <> r.{place} THEN error('rows are mixed up') END"
         connection.execute(
-            f"COPY (SELECT {', '.join(columns)} FROM {rows} AS r JOIN "
-            f"read_parquet({files}) AS p ON p.record = r.{place} "
-            f"ORDER BY r.{place}) TO {literal(str(out))} (FORMAT parquet)"
+            f"COPY (SELECT {', '.join(columns)} FROM {rows} AS r POSITIONAL JOIN "
+            f"{answers} AS p WHERE {same} IS NULL) TO {literal(str(out))} "
+            f"(FORMAT parquet, {embedded.like_those_of(staged.path)})"
         )
     return embedded.count_rows(out)
 

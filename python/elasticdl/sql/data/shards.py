@@ -42,6 +42,11 @@ _GROUPS_IN_FILE = 256  # About a million rows, so that footers stay small.
 _LARGEST = 3.4028235e38  # Of float32.
 _LONGEST_SHOWN = 60  # Characters of a text in a message.
 _MOST_CLASSES = 10_000
+_EARLY = (
+    "as in the first rows; leave them out with a WHERE, or sort the rows so that all "
+    "classes come early"
+)
+_TRAINED = "as the model was trained with; leave them out with a WHERE"
 _NULLS = {
     Stored.FLOAT: "'nan'::FLOAT",
     # Made of two numbers, because the smallest integer cannot be written as one.
@@ -176,7 +181,7 @@ def write_labelled(
         _refuse_texts(connection, staged, columns)
         classes = tuple(Entry(_plain(value), 0) for value in label.classes)
         if classes:
-            _refuse_unknown(connection, staged, label, classes)
+            _refuse_unknown(connection, staged, label, classes, behind=_TRAINED)
         made = [settled(column, staged.schema) for column in columns]
         query = f"SELECT {', '.join([*made, _label(label, classes)])}"
         return _write(connection, f"{query} FROM {staged.relation}", folder / "rows")
@@ -394,7 +399,7 @@ def _classes(
             Entry(_plain(one), counted.get(_plain(one), 0)) for one in label.classes
         )
         for one in whole:
-            _refuse_unknown(connection, one, label, known)
+            _refuse_unknown(connection, one, label, known, behind=_EARLY)
         return known
     for one in whole:
         found = connection.execute(f"SELECT DISTINCT {value} FROM {one.relation}")
@@ -404,7 +409,12 @@ def _classes(
 
 
 def _refuse_unknown(
-    connection: Any, staged: Staged, label: LabelPlan, classes: tuple[Entry, ...]
+    connection: Any,
+    staged: Staged,
+    label: LabelPlan,
+    classes: tuple[Entry, ...],
+    *,
+    behind: str,
 ) -> None:
     value = _class_value(label)
     listed = ", ".join(_constant(entry.value) for entry in classes)
@@ -415,8 +425,7 @@ def _refuse_unknown(
     if odd is not None:
         raise DataError(
             f"the label `{label.column}` has the value {odd[0]!r} in {odd[1]:,} rows, "
-            f"expected one of {listed[:200]}, as in the first rows; leave them out "
-            "with a WHERE, or sort the rows so that all classes come early"
+            f"expected one of {listed[:200]}, {behind}"
         )
 
 

@@ -18,6 +18,10 @@ _STOPPING = {signal.SIGINT, signal.SIGTERM}
 _AGAIN_SECONDS = 0.1
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: what is done is stopped as by Ctrl-C, and a prompt does not go on."""
+
+
 @contextmanager
 def interrupts(connection: Any) -> Iterator[None]:
     """Stop a connection's work when a signal comes, as KeyboardInterrupt.

@@ -16,8 +16,9 @@ from pathlib import Path
 from elasticdl.client import Condition, JobView
 from elasticdl.client import cluster as clusters
 from elasticdl.client.cluster import ClusterClient, ClusterJob
+from elasticdl.client.cluster.api import ClusterError
 from elasticdl.client.cluster.chart import find_chart
-from elasticdl.client.cluster.errand import run_as_worker
+from elasticdl.client.cluster.errand import NotStartedError, run_as_worker
 from elasticdl.client.cluster.helm import Helm, find_helm
 from elasticdl.client.cluster.submit import remove, rendered, state_path
 from elasticdl.errors import ElasticDLError, JobError, SpecError
@@ -32,6 +33,7 @@ from elasticdl.sql.remote.flow import Remote
 
 DEFAULT_MODELS = "models"  # a folder of the job's volume
 _LOOK_SECONDS = 1.0  # Pods change their state in seconds.
+_PATIENT_TRIES = 40  # An hour, of a step without which a job would be in vain.
 _IN_A_SECRET = (
     f"keep it in a Secret (kubectl create secret generic NAME "
     f"--from-literal={names.ENV_SQL_URL}=URL) and name that with --secret NAME"
@@ -126,16 +128,27 @@ class ClusterPlace:
         return report
 
     def _watched(self, job: ClusterJob) -> JobReport | None:
+        """Return the report at the job's end; it goes on while nobody answers here."""
         said = ""
-        while (view := job.view()).condition in (Condition.RUNNING, Condition.PENDING):
-            line = self.state_of(view)
+        while True:
+            try:
+                view = job.view()
+            except ClusterError as error:
+                if not error.passing:
+                    raise
+                line = f"{error}; the job goes on, and is looked for again"
+            else:
+                if view.condition not in (Condition.RUNNING, Condition.PENDING):
+                    return view.report
+                line = self.state_of(view)
             if line != said:
                 said = line
                 self.say(f"{time.strftime('%H:%M:%S')} {line}")
             time.sleep(_LOOK_SECONDS)
-        return view.report
 
-    def run_step(self, values: ValuesFile, words: Sequence[str]) -> str:
+    def run_step(
+        self, values: ValuesFile, words: Sequence[str], *, patient: bool = False
+    ) -> str:
         """Run a step in a pod like a worker's; return what it prints."""
         objects, _ = rendered(
             values,
@@ -150,7 +163,16 @@ class ClusterPlace:
             if one["kind"] == "ConfigMap" and one["metadata"]["name"] == wanted
         )
         job = ClusterJob(self.cluster, values.job.name)
-        done = run_as_worker(job, config_map, "sql", words, folder=state_path(values))
+        folder = state_path(values)
+        for left in reversed(range(_PATIENT_TRIES if patient else 1)):
+            try:
+                done = run_as_worker(job, config_map, "sql", words, folder=folder)
+            except NotStartedError as error:
+                if not left:
+                    raise
+                self.say(f"{error}; tried again, as the job's answers wait for it")
+            else:
+                break
         if done.exit_code:
             raise JobError(done.text.strip() or "the pod said nothing")
         return done.text

@@ -51,10 +51,13 @@ class Place(Protocol):
     def run_job(self, values: ValuesFile) -> JobReport:
         """Run a job to its end. Raises JobError unless it succeeded."""
 
-    def run_step(self, values: ValuesFile, words: Sequence[str]) -> str:
+    def run_step(
+        self, values: ValuesFile, words: Sequence[str], *, patient: bool = False
+    ) -> str:
         """Run `elasticdl WORDS` as a worker of that job would; return what it says.
 
-        Raises JobError with what it says where it fails.
+        With `patient` it waits for a place as long as a job may. Raises JobError with
+        what it says where it fails.
         """
 
 
@@ -111,8 +114,10 @@ class Remote:
             **more,
         )
 
-    def _step(self, values: ValuesFile, step: Step) -> list[Answer]:
-        said = self.place.run_step(values, step.words)
+    def _step(
+        self, values: ValuesFile, step: Step, *, patient: bool = False
+    ) -> list[Answer]:
+        said = self.place.run_step(values, step.words, patient=patient)
         return from_tree(read_answer(said).get("answers", []))
 
     def _train(self, statement: Train) -> list[Answer]:
@@ -122,10 +127,13 @@ class Remote:
         return self._run(values, step)
 
     def _run(self, values: ValuesFile, step: Step) -> list[Answer]:
-        """Run the job and what is behind it; a failed one leaves nothing."""
+        """Run the job and what is behind it; a failed one leaves nothing.
+
+        One that cannot be seen any more goes on, and needs what is there.
+        """
         try:
             report = self.place.run_job(values)
-        except ElasticDLError:
+        except JobError:
             with suppress(ElasticDLError):
                 self._step(values, replace(step, do="discard"))
             raise
@@ -136,7 +144,7 @@ class Remote:
             last_loss=report.last_loss,
             checkpoint=Path(report.checkpoint).name if report.checkpoint else "",
         )
-        return self._step(values, behind)
+        return self._step(values, behind, patient=True)
 
     def _training(self, statement: Train, step: Step) -> ValuesFile:
         """Return the values of a job that makes its own data and module."""

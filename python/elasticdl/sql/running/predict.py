@@ -134,7 +134,9 @@ def put(session: Session, table: str, parquet: Path, came: Schema = NO_COLUMNS) 
         return session.source.put_table(table, parquet, came)
     place = Path(table).expanduser()
     aside = place.with_name(f".{place.name}.tmp")
-    kind = "parquet" if place.suffix == ".parquet" else "csv, HEADER"
+    kind = "csv, HEADER"
+    if place.suffix == ".parquet":
+        kind = f"parquet, {embedded.like_those_of(parquet)}"
     try:
         with embedded.working(parquet.parent) as connection:
             connection.execute(

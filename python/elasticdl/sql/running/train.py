@@ -22,11 +22,13 @@ from elasticdl.sql import generate, planning
 from elasticdl.sql.data import shards, statistics
 from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.data.shards import Shards, Staged
+from elasticdl.sql.derive import MOST_CLASSES
 from elasticdl.sql.labels import at_attribute
 from elasticdl.sql.metrics import misfit
 from elasticdl.sql.plan import (
     Generated,
     Head,
+    Kind,
     LabelPlan,
     Places,
     Preview,
@@ -133,6 +135,7 @@ def prepare(
         validation=validation,
     )
     _refuse_metrics(statement, plan, made, text)
+    _refuse_amounts(statement, plan, made, text)
     for one in (staged, validation):
         if one is not None:
             one.path.unlink()
@@ -178,6 +181,21 @@ def _refuse_metrics(statement: Train, plan: TrainPlan, made: Shards, text: str) 
         at = at_attribute(statement, "validation.metrics")
         said = f"{wrong}, as `{plan.label.column}` has {len(made.classes)} classes"
         raise StatementError(text, [Problem(at, f"{said}, not all in the first rows")])
+
+
+def _refuse_amounts(statement: Train, plan: TrainPlan, made: Shards, text: str) -> None:
+    """Raise StatementError for amounts that the first rows let pass for classes.
+
+    As where rows are ordered by their label, or begin with many zeros.
+    """
+    chosen = statement.model is None and plan.label.kind is Kind.INTEGER
+    if chosen and len(made.classes) > MOST_CLASSES and statement.label is not None:
+        said = (
+            f"`{plan.label.column}` has {len(made.classes):,} different numbers, of "
+            f"which the first rows had few; say whether they are amounts or classes: "
+            "TO TRAIN DNNRegressor, or TO TRAIN DNNClassifier, behind the SELECT"
+        )
+        raise StatementError(text, [Problem(statement.label.at, said)])
 
 
 def _planned(

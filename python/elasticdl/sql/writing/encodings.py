@@ -53,7 +53,8 @@ _TAKEN = {
     *LAYERS,
     *("inputs", "numbers", "embedding_dim", "model", "encode", "summed"),
     *("own", "checked", "refuse_logits"),
-    *("keras", "layers", "ops", "tf", "Path", "len", "float", "int"),
+    *("NULL_INTEGER", "NULL_TEXT", "FOLDER", "VOCABULARIES", "CLASSES", "OUTPUTS"),
+    *("keras", "layers", "np", "ops", "tf", "Path", "len", "float", "int"),
 }
 CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)
 

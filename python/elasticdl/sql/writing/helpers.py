@@ -11,7 +11,8 @@ HELPERS = {
 def read_vocabulary(path):
     """Return the lines of a file: one value a line, the most frequent first."""
     text = Path(path).read_bytes().decode()  # "\\r" is no end of a line
-    return text.removesuffix("\\n").split("\\n")
+    # As objects: others would all be as wide as the longest one.
+    return np.array(text.removesuffix("\\n").split("\\n"), dtype=object)
 ''',
     "read_integers": '''\
 def read_integers(path):

@@ -211,6 +211,14 @@ def test_a_class_that_was_not_in_the_first_rows_is_named(engines, tmp_path):
         write(engines, "duckdb", tmp_path, label=label)
 
 
+def test_a_class_that_a_model_never_saw_is_named_with_those_that_it_knows(tmp_path):
+    label = LabelPlan("y", Kind.TEXT, Head.BINARY, 2, ("maybe", "yes"))
+    staged = selected("SELECT 1.0 AS x, 'no' AS y", tmp_path, "odd")
+    told = r"expected one of 'maybe', 'yes', as the model was trained with; leave them"
+    with pytest.raises(DataError, match=told):
+        shards.write_labelled(staged, tmp_path, columns=X, label=label)
+
+
 def test_classes_that_nobody_knew_are_those_of_all_rows(engines, tmp_path):
     label = LabelPlan("y", Kind.TEXT, Head.BINARY)
     made = write(engines, "duckdb", tmp_path, label=label)

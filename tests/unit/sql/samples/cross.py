@@ -41,7 +41,7 @@ def model(hidden_units=(128, 64), dropout=0.0, activation="relu", cross_layers=3
         if dropout:
             deep = layers.Dropout(dropout)(deep)
     logits = layers.Dense(OUTPUTS)(joined([crosses, deep]))
-    output = layers.Activation("softmax")(logits)
+    output = layers.Activation("softmax", dtype="float32")(logits)
     network = keras.Model(inputs, output)
     optimizer = keras.optimizers.Adam(learning_rate=0.001)
     metrics = ["accuracy"]

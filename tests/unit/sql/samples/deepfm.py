@@ -39,7 +39,7 @@ def model(hidden_units=(128, 64), dropout=0.0, activation="relu", embedding_dim=
     parts = [layers.Dense(OUTPUTS)(pairs), layers.Dense(OUTPUTS)(deep)]
     logits = summed([*columns["wide"], *parts])
     # To the label's own scale: its deviation and its mean.
-    output = layers.Rescaling(14071.7026, offset=26109.3844)(logits)
+    output = layers.Rescaling(14071.7026, offset=26109.3844, dtype="float32")(logits)
     network = keras.Model(inputs, output)
     optimizer = keras.optimizers.Adam(learning_rate=0.001)
     metrics = [

@@ -15,6 +15,7 @@
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
@@ -46,7 +47,7 @@ def model(hidden_units=(128, 64), dropout=0.0, activation="relu"):
             deep = layers.Dropout(dropout)(deep)
     wide = columns["wide"]
     logits = summed([*wide, layers.Dense(OUTPUTS)(deep)])
-    output = layers.Activation("sigmoid")(logits)
+    output = layers.Activation("sigmoid", dtype="float32")(logits)
     network = keras.Model(inputs, output)
     optimizer = keras.optimizers.Adagrad(learning_rate=0.05)
     metrics = [keras.metrics.AUC(name="auc"), keras.metrics.Precision(name="precision")]
@@ -131,7 +132,8 @@ class Split(layers.Layer):
 def read_vocabulary(path):
     """Return the lines of a file: one value a line, the most frequent first."""
     text = Path(path).read_bytes().decode()  # "\r" is no end of a line
-    return text.removesuffix("\n").split("\n")
+    # As objects: others would all be as wide as the longest one.
+    return np.array(text.removesuffix("\n").split("\n"), dtype=object)
 
 
 def logarithm(x):

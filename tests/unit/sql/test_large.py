@@ -1,0 +1,84 @@
+"""Claims about tables of which the first rows do not show all, and about long texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from elasticdl.sql import planning
+from elasticdl.sql.data import embedded
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.plan import ColumnPlan, Head, Kind, LabelPlan, Schema, Stored
+from elasticdl.sql.problems import StatementError
+from elasticdl.sql.registry import Description, ModelVersion, Registry
+from elasticdl.sql.running import predict
+from elasticdl.sql.running.session import Session
+from elasticdl.sql.running.train import prepare
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    def run_job(*_: object) -> Any:
+        raise AssertionError("no job is run here")
+
+    source = open_source("", folder=tmp_path)
+    yield Session(source, Registry(tmp_path / "models"), run_job, lambda _: None)
+    source.close()
+
+
+def _read(text: str) -> Any:
+    (statement,) = planning.read_statements(text, "duckdb")
+    return statement
+
+
+def _train(session: Session, text: str, folder: Path) -> Any:
+    version = ModelVersion("m", 1, folder / "version")
+    return prepare(session, _read(text), text, version)
+
+
+def test_amounts_that_begin_as_a_few_numbers_are_not_taken_for_classes(
+    session: Session, tmp_path: Path
+) -> None:
+    """Rows in the order of their label gave a class of each amount in silence."""
+    rows = "SELECT i AS x, i // 1000 AS amount FROM range(40_000) t(i)"
+    text = f"{rows} LABEL amount INTO m"
+    with pytest.raises(StatementError) as caught:
+        _train(session, text, tmp_path)
+    (problem,) = caught.value.problems
+    assert text[problem.at.offset :].startswith("amount INTO")
+    assert "has 40 different numbers, of which the first rows had few" in str(problem)
+    named = f"{rows} TO TRAIN DNNClassifier LABEL amount INTO m"
+    made = _train(session, named, tmp_path / "named")
+    assert len(made.shards.classes) == 40
+
+
+def test_long_texts_need_no_more_memory(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row group of them did not fit, even where a job had answered already."""
+    monkeypatch.setattr(embedded, "MEMORY_LIMIT", "300MiB")
+    select = "SELECT i AS x, repeat('a' || i % 9, 10_000) AS t "
+    select += "FROM range(30_000) t(i)"
+    statement = _read(f'{select} TO PREDICT "{tmp_path}/to.parquet" USING m')
+    label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
+    columns = (ColumnPlan("x", "x", Stored.FLOAT),)
+    about = Description(columns, label, Schema(()), "DNNClassifier")
+    place = tmp_path / "work"
+    place.mkdir()
+    source = open_source("", folder=tmp_path)
+    limited = replace(session, source=source)
+    assert predict.prepare(limited, statement, about, place) == 30_000
+    said = {"record": list(range(30_000)), "prediction": [0.25] * 30_000}
+    (place / "outputs").mkdir()
+    pq.write_table(pa.table(said), place / "outputs" / "part-000000.parquet")
+    predict.finish(limited, statement, about, place, {})
+    source.close()
+    found = pq.ParquetFile(tmp_path / "to.parquet")
+    assert found.metadata.num_rows == 30_000
+    (first,) = next(found.iter_batches(1)).to_pylist()
+    assert (first["x"], first["t"][:2], first["prediction"]) == (0, "a0", 0)
