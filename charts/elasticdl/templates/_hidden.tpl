@@ -54,10 +54,22 @@
       {{- range list ".elasticdl" ".elasticdl/jobs" (dir $own) -}}
         {{- if has (printf "%s/%s" $place .) $taken }}{{ $apart = true }}{{ end -}}
       {{- end -}}
+      {{- $volume := .name -}}
       {{- if not $apart -}}
+        {{- /* The same for each folder between: it would take what is hidden along. */}}
+        {{- $top := . -}}
+        {{- $between := "" -}}
+        {{- range compact (splitList "/" $rest) -}}
+          {{- $between = printf "%s/%s" $between . -}}
+          {{- $path := printf "%s%s" (trimSuffix "/" $top.mountPath) $between -}}
+          {{- if not (has $path $taken) -}}
+            {{- $mount := dict "name" $volume "mountPath" $path "subPath" (printf "%s%s" $inside $between | trimPrefix "/") -}}
+            {{- if $top.readOnly }}{{ $_ := set $mount "readOnly" true }}{{ end -}}
+            {{- $mounts = append $mounts $mount -}}
+          {{- end -}}
+        {{- end -}}
         {{- $mounts = append $mounts (dict "name" "elasticdl-hidden" "mountPath" (printf "%s/.elasticdl" $place)) -}}
       {{- end -}}
-      {{- $volume := .name -}}
       {{- range $folder := $apart | ternary list (prepend $named $own | uniq) -}}
         {{- $path := printf "%s/%s" $place $folder -}}
         {{- if not (has $path $taken) -}}

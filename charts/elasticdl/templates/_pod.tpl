@@ -128,7 +128,9 @@ claims:
 {{- /* gRPC would print a line for each stranger that knocks. */ -}}
 {{- $all := list (dict "name" "HOME" "value" "/tmp") (dict "name" "GRPC_VERBOSITY" "value" "ERROR") -}}
 {{- $all = concat $all ((include "elasticdl.siteEnv" .root | fromYaml).env | default list) ((include "elasticdl.platformEnv" . | fromYaml).env | default list) -}}
-{{- range $env := list .job.env (get .job .role).env -}}
+{{- /* What is imported from there a worker could write: no code for who has a token. */}}
+{{- $ofAll := eq .role "worker" | ternary .job.env (omit (.job.env | default dict) "PYTHONPATH") -}}
+{{- range $env := list $ofAll (get .job .role).env -}}
   {{- range $key, $value := $env -}}
     {{- $all = append $all (dict "name" $key "value" $value) -}}
   {{- end -}}

@@ -275,6 +275,20 @@ REFUSED = {
         "got privilege, escalation, capabilities, root or a port of the host in extra",
         False,
     ),
+    "a hook that calls from the network of the node": (
+        of_role("worker", lifecycle={
+            "postStart": {"httpGet": {"host": "169.254.169.254", "port": 80}}}),
+        "worker",
+        "got a probe or a hook that calls another host in main, expected the pod's own",
+        False,
+    ),
+    "a probe of a sidecar that does": (
+        of_role("master", sidecars=[
+            container(livenessProbe={"tcpSocket": {"host": "127.0.0.1", "port": 1}})]),
+        "job",
+        "got a probe or a hook that calls another host in extra, expected the pod's",
+        False,
+    ),
     "a Secret as a volume": (
         of_role("worker", volumes=[
             {"name": "s", "secret": {"secretName": "warehouse"}}]),
