@@ -22,7 +22,8 @@ from elasticdl.job.grant import Grant, parse_grant
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec, JobType, Strategy
 from elasticdl.job.spec.replicas import MOST_WORKERS
-from elasticdl.job.values.file import parse_values
+from elasticdl.job.values.aliases import too_much
+from elasticdl.job.values.file import parse_quickly
 from elasticdl.kube.amounts import named_request, quantity
 from elasticdl.kube.times import unix_seconds
 from elasticdl.planner.view import (
@@ -41,7 +42,8 @@ Json = dict[str, Any]
 # A living controller renews when a third of a grant's time is over; a bit more for its
 # clock, and for an API server that was away.
 _LIVING = 0.5
-# Texts whose brackets nest deeper take seconds to be refused; nothing is planned then.
+# Texts whose brackets nest deeper take seconds to be refused; nothing is planned then,
+# for none of the jobs.
 _MOST_NESTED = 100
 # What texts may cause that nobody checked: the templates, and a platform of another
 # version.
@@ -160,7 +162,7 @@ class JobReader:
         metadata, data = item["metadata"], item["data"]
         text = tuple(data.get(k, "") for k in _KEYS)
         if key not in self._parsed or self._parsed[key][0] != text:
-            _refuse_nested(text)
+            _refuse_what_takes_long(text)
             self._parsed[key] = (text, *_parse(key, data))
         _, spec, job = self._parsed[key]
         if spec is None:
@@ -213,8 +215,10 @@ def is_foreign(grant: Grant, *, by: str, now: float) -> bool:
     return now < grant.until - (1 - _LIVING) * grant.lasts
 
 
-def _refuse_nested(texts: Iterable[str]) -> None:
+def _refuse_what_takes_long(texts: Iterable[str]) -> None:
     for text in texts:
+        if nodes := too_much(text):
+            raise ValueError(f"aliases make {nodes:,} entries of it")
         depth = 0
         for bracket in re.findall(r"[\[\]{}]", text):
             depth = max(0, depth + (1 if bracket in "[{" else -1))
@@ -223,10 +227,14 @@ def _refuse_nested(texts: Iterable[str]) -> None:
 
 
 def _parse(key: JobKey, data: Mapping[str, str]) -> tuple[JobSpec | None, Job]:
-    values, problems = parse_values(data[names.KEY_JOB], source=str(key))
+    # Without a search for its mistakes: for a large text that takes a minute.
+    values = parse_quickly(data[names.KEY_JOB])
     nothing = Job(key.namespace, key.name, Template(resources({}, up=True)))
     if values is None:
-        log.warning("job %s is left alone: %s", key, problems[0] if problems else "")
+        log.warning(
+            "job %s is left alone: its %s has mistakes, which `elasticdl validate` tells",
+            key, names.KEY_JOB,
+        )  # fmt: skip
         return None, nothing
     spec = values.job
     worker = _template(data.get(names.template_key(Role.WORKER), ""), spec.worker)

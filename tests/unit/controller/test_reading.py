@@ -45,6 +45,11 @@ job:
   ps: {replicas: 2}
   worker: {replicas: 3, min: 2, max: 8, priority: "0.5"}
 """
+# More than a machine can hold, in a few lines.
+ALIASES = "a0: &a0 {k: v}\n" + "".join(
+    f"a{number}: &a{number} [{', '.join(9 * [f'*a{number - 1}'])}]\n"
+    for number in range(1, 30)
+)
 
 
 def node(**changes):
@@ -259,6 +264,9 @@ def test_a_specification_that_nobody_could_run_is_no_job():
         {"job.yaml": "{[1]: 2, {a: 1}: 3}"},
         {"job.yaml": VALUES + "  master: {resources: {cpu: 1.0e+306}}\n"},
         {"platform.yaml": "run: " + "9" * 5000},
+        {"job.yaml": VALUES + ALIASES},
+        {"worker.yaml": ALIASES + TEMPLATE},
+        {"worker.yaml": ALIASES.replace("[", "{<<: [").replace("]", "]}") + TEMPLATE},
     ],
 )
 def test_a_job_whose_texts_cannot_be_read_is_left_alone_and_told_of_once(data, caplog):

@@ -26,6 +26,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 from elasticdl.errors import SpecError, is_file_away
 from elasticdl.files import DEFAULT_MODE, write_whole
 from elasticdl.job.spec.problems import Problem, spec_error
+from elasticdl.job.values.aliases import MOST_NODES, too_much
 from elasticdl.job.values.checking import Document, find_problems, validate
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.overrides import (
@@ -88,11 +89,22 @@ def parse_values(
         return None, [Problem("", got, "plain YAML", "write it flatter", source)]
 
 
+def parse_quickly(text: str) -> ValuesFile | None:
+    """Return a text's values, None where it has a mistake: to tell it may take long."""
+    try:
+        tree = None if too_much(text) else YAML(typ="safe").load(text)
+        return validate(tree) if isinstance(tree, dict) else None
+    except (YAMLError, ValidationError, RecursionError, TypeError, ValueError):
+        return None
+
+
 def _parsed(
     text: str, source: str, overrides: Sequence[str]
 ) -> tuple[ValuesFile | None, list[Problem]]:
     duplicates = False
     try:
+        if nodes := too_much(text):
+            return None, [_too_many(nodes, source)]
         tree = YAML(typ="safe").load(text)
     except DuplicateKeyError:
         duplicates = True
@@ -278,6 +290,11 @@ def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> Problem:
         PermissionError: "a file that may not be read",
     }.get(type(error), error.strerror or str(error))
     return Problem("", got, "a values file", "check the path", str(path))
+
+
+def _too_many(nodes: int, source: str) -> Problem:
+    got = f"aliases that make {nodes:,} entries of it"
+    return Problem("", got, f"at most {MOST_NODES:,}", "write fewer of them", source)
 
 
 def _not_a_mapping(tree: Any, source: str) -> Problem:
