@@ -296,7 +296,7 @@ enableServiceLinks: false
 {{- if eq .role "master" }}
 terminationGracePeriodSeconds: 30
 {{- else }}
-terminationGracePeriodSeconds: {{ .job.worker.graceSeconds | ceil | int }}
+terminationGracePeriodSeconds: {{ minf (.job.worker.graceSeconds | ceil) 1000000000 | int }}
 {{- end }}
 {{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. Short
        pods of commands are made of the template as it is, and are low. */}}
@@ -374,7 +374,7 @@ containers:
       timeoutSeconds: 5
       {{- /* A master that begins may wait for its folder's lock and for storage. */}}
       {{- $seconds := ternary (addf .job.master.journalWaitSeconds 600) .job.worker.startSeconds (eq .role "master") }}
-      failureThreshold: {{ divf $seconds 2 | ceil | int | max 1 }}
+      failureThreshold: {{ minf (divf $seconds 2 | ceil) 1000000000 | int | max 1 }}
     livenessProbe:
       {{- include "elasticdl.probe" (dict "path" "/healthz" "root" .root) | nindent 6 }}
       periodSeconds: 10
