@@ -166,8 +166,8 @@ def make_named(templates: Mapping[Role, str], job_dir: JobDir) -> None:
     """
     top = job_dir.root.parents[2]
     for role, template in templates.items():
-        for folder in mounted_below(template, role, top.name):
-            with contextlib.suppress(OSError):  # the pod that needs it says why
+        with contextlib.suppress(OSError, PlatformError):  # its pod says why
+            for folder in mounted_below(template, role, top.name):
                 (top / folder).mkdir(parents=True, exist_ok=True)
 
 

@@ -437,6 +437,26 @@ def test_a_pod_of_two_jobs_has_the_secrets_of_neither(locked):
     assert "of the jobs digits and other and digits, expected those of one" in refusal
 
 
+def test_a_lock_takes_pods_whose_account_brings_secrets_to_pull_with(locked):
+    """OpenShift gives each account one, and the API server each pod that of its own."""
+    shift = Locked(locked.control_plane, "shift", {})
+    for account in ("elasticdl-job", "elasticdl-master"):
+        brings = {"imagePullSecrets": [{"name": f"{account}-dockercfg-x2z9k"}]}
+        done = shift.kubectl("patch", "sa", account, "-p", json.dumps(brings))
+        assert not done.returncode, done.stderr
+    made = pods_of(example_with_board(), shift.name)
+    for role in ("master", "ps", "worker", "tensorboard", "audit"):
+        assert not shift.refusal(made[role]), role
+    other = made["worker"]
+    other["spec"]["imagePullSecrets"] = [{"name": "elasticdl-master-dockercfg-x2z9k"}]
+    assert "got the Secrets elasticdl-master-dockercfg-x2z9k" in shift.refusal(other)
+    values = of_role("worker", envFrom=[{"secretRef": {
+        "name": "elasticdl-job-dockercfg-x2z9k"}}])  # fmt: skip
+    mounted = pods_of(values, shift.name)["worker"]
+    assert "got the Secrets elasticdl-job-dockercfg-x2z9k" in shift.refusal(mounted)
+    shift.close()
+
+
 def test_a_kind_of_volume_that_is_allowed_brings_no_foreign_secret(locked):
     allowed = {"volumes": ["azureFile", "iscsi"]}
     shares = Locked(locked.control_plane, "shares", allowed)
