@@ -24,6 +24,7 @@ from elasticdl.job.spec.kinds import (
 )
 
 __all__ = [
+    "EXACT",
     "MAX_NAME_LENGTH",
     "NAME_PATTERN",
     "NOT_AT_THE_END",
@@ -32,7 +33,6 @@ __all__ = [
     "PATH_PATTERN",
     "QUANTITY_PATTERN",
     "SUB_PATH_PATTERN",
-    "EXACT",
     "CountOrZero",
     "DataFormat",
     "JobType",
