@@ -232,9 +232,10 @@ def _parse(key: JobKey, data: Mapping[str, str]) -> tuple[JobSpec | None, Job]:
     nothing = Job(key.namespace, key.name, Template(resources({}, up=True)))
     if values is None:
         log.warning(
-            "job %s is left alone: its %s has mistakes, which `elasticdl validate` tells",
-            key, names.KEY_JOB,
-        )  # fmt: skip
+            "job %s is left alone: its %s has mistakes, as `elasticdl validate` tells",
+            key,
+            names.KEY_JOB,
+        )
         return None, nothing
     spec = values.job
     worker = _template(data.get(names.template_key(Role.WORKER), ""), spec.worker)

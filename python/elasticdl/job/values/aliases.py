@@ -1,7 +1,7 @@
 """How much a YAML text with aliases stands for.
 
-Owns that count. Asked before a text is read that others wrote: a few lines of aliases of
-aliases stand for more than a machine can hold. Must not know what a text means.
+Owns that count. Asked before a text is read that others wrote: a few lines of aliases
+of aliases stand for more than a machine can hold. Must not know what a text means.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ANCHOR, _ALIAS = re.compile(r"&[^\s&]"), re.compile(r"\*[^\s*]")
 def too_much(text: str) -> int:
     """Return the number of nodes of a text, if its aliases make too many; else 0.
 
-    A text that is no YAML has an end, too. Raises YAMLError.
+    Raises YAMLError.
     """
     if not (_ANCHOR.search(text) and _ALIAS.search(text)):
         return 0

@@ -377,8 +377,8 @@ def test_a_journal_cannot_steer_the_terminal_of_who_reads_the_audit(tmp_path):
     report = written(tmp_path, events, plan)
     assert report.gaps
     assert report.faults
-    console = Console(file=io.StringIO(), width=500, color_system=None)
-    console.print(audit_view(report))
-    said = console.file.getvalue() + json.dumps(to_json(report), ensure_ascii=False)
+    shown = io.StringIO()
+    Console(file=shown, width=500, color_system=None).print(audit_view(report))
+    said = shown.getvalue() + json.dumps(to_json(report), ensure_ascii=False)
     assert "missed: epoch 1, a]0;mine[2J, records" in said
     assert not set(said) & {"\x1b", "\x07"}
