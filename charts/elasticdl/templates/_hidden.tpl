@@ -12,6 +12,12 @@
 {{- toYaml $found -}}
 {{- end -}}
 
+{{/* The folder of its volume that a mount has, in one spelling; empty for all of it. */}}
+{{- define "elasticdl.inside" -}}
+{{- $inside := clean (.subPath | default "") -}}
+{{- ne $inside "." | ternary $inside "" -}}
+{{- end -}}
+
 {{/* The mounts with an empty folder over those of all jobs, wherever the claim is mounted,
      and in it the job's own one and those of other jobs that its values name: to read, or
      to write where the job writes. All stay as they are where a value means the folders of
@@ -40,11 +46,11 @@
     {{- if eq (dig "persistentVolumeClaim" "claimName" "" .) (dig "persistentVolumeClaim" "claimName" "" $source) }}{{ $names = append $names .name }}{{ end -}}
   {{- end -}}
 {{- end -}}
-{{- $above := trimSuffix "/" ($claim.subPath | default "") -}}
+{{- $above := include "elasticdl.inside" $claim -}}
 {{- $mounts := .mounts -}}
 {{- if and (eq (len $named) (len $all)) (not $around) -}}
   {{- range .mounts -}}
-    {{- $inside := trimSuffix "/" (.subPath | default "") -}}
+    {{- $inside := include "elasticdl.inside" . -}}
     {{- $here := or (eq $inside $above) (not $inside) (hasPrefix (printf "%s/" $inside) $above) -}}
     {{- if and (has .name $names) $here (not .subPathExpr) -}}
       {{- $rest := trimPrefix "/" (trimPrefix $inside $above) -}}

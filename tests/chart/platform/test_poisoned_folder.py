@@ -293,6 +293,36 @@ def test_a_mount_above_the_state_and_another_name_of_the_claim_hide_the_same():
 
 
 @pytest.mark.parametrize(
+    ("state", "inside", "place"),
+    [
+        ("", ".", "/more"),
+        ("", "./", "/more"),
+        ("a/b", "./a/b", "/more"),
+        ("a/b", "a//b/", "/more"),
+        ("a/b", "a/.", "/more/b"),
+    ],
+)
+def test_the_same_folder_in_another_spelling_hides_the_same(state, inside, place):
+    values = job(state={"subPath": state})
+    claim = {"claimName": "fileserver-claim"}
+    values["pods"] = {
+        "worker": {
+            "volumes": [{"name": "again", "persistentVolumeClaim": claim}],
+            "volumeMounts": [
+                {"name": "again", "mountPath": "/more", "subPath": inside}
+            ],
+        }
+    }
+    found = {
+        mount["mountPath"]: (mount["name"], mount.get("subPath", ""))
+        for mount in container(pods(objects(values))["worker"])["volumeMounts"]
+    }
+    own = f"{state}/{OWN}".removeprefix("/")
+    assert found[f"{place}/.elasticdl"] == ("elasticdl-hidden", "")
+    assert found[f"{place}/{OWN}"] == ("again", own)
+
+
+@pytest.mark.parametrize(
     ("top", "below", "kept"),
     [
         ({}, {"/whole/a": "a", "/whole/a/b": "a/b"}, []),
@@ -329,6 +359,21 @@ def test_a_folder_of_the_claim_takes_its_place_for_all_roles(role):
 def test_a_folder_of_the_claim_and_hiding_name_the_folder_below_the_other_one():
     found = seen("worker", subPath="team")
     assert found[f"/data/{OWN}"] == ("elasticdl-state", f"team/{OWN}")
+
+
+def test_a_folder_in_the_claims_place_may_begin_with_a_dot():
+    values = job()
+    values["pods"] = {
+        "worker": {
+            "volumes": [{"name": "mine", "persistentVolumeClaim": {"claimName": "c"}}],
+            "volumeMounts": [
+                {"name": "mine", "mountPath": "/data", "subPath": "./.team"}
+            ],
+        }
+    }
+    mounts = container(pods(objects(values))["worker"])["volumeMounts"]
+    (own,) = (one for one in mounts if one["mountPath"] == f"/data/{OWN}")
+    assert own["subPath"] == f".team/{OWN}"
 
 
 def test_a_volume_in_the_claims_place_is_hidden_in_the_same_way():
