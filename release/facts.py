@@ -21,10 +21,10 @@ NAMESPACE = "elasticdl-release"
 SUMS = "SHA256SUMS"
 SOURCE = "https://github.com/elasticdl/elasticdl"
 BUILD_TYPE = f"{SOURCE}/blob/main/docs/releasing.md#v1"
-_REGISTRY = re.compile(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*")
+_REGISTRY = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]+)?(/[a-z0-9._-]+)*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _BASE = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
-_LOOPBACK = re.compile(r"(localhost|127(\.[0-9]+){3})(:|/|$)")
+_LOOPBACK = re.compile(r"(localhost|127(\.[0-9]+){3}|\[::1\])(:|/|$)")
 
 
 class ReleaseError(Exception):

@@ -4,7 +4,15 @@ import helm_python as helm
 import pytest
 from elasticdl.job.values.file import parse_values
 
-from tests.chart.rendering import container, job, merged, objects, pods, render
+from tests.chart.rendering import (
+    config_map,
+    container,
+    job,
+    merged,
+    objects,
+    pods,
+    render,
+)
 
 JOB = """\
 kind: job
@@ -241,3 +249,31 @@ def test_what_a_label_of_dashboards_says_stays_text(value):
     assert len(boards) > 1
     for made in boards:
         assert made["metadata"]["labels"]["grafana.example/board"] == value
+
+
+@pytest.mark.parametrize("seed", [2**53, -(2**53), 1_795_400_000_000_000_000, 10**21])
+def test_a_number_that_helm_would_change_is_refused_by_both(seed):
+    """It reads numbers as JSON's: a job would train with another seed, or not begin."""
+    text = JOB + f"  training: {{seed: {seed}}}\n"
+    values, (problem,) = parse_values(text, source="values.yaml")
+    assert values is None
+    assert "at most 9007199254740991, up to which JSON keeps each one" in str(problem)
+    with pytest.raises(helm.HelmError, match="training/seed"):
+        render(helm.values_from_yaml(text))
+
+
+@pytest.mark.parametrize("seed", [2**53 - 1, 1 - 2**53])
+def test_a_number_that_it_keeps_is_taken_by_both(seed):
+    text = JOB + f"  training: {{seed: {seed}}}\n"
+    values, _ = parse_values(text, source="values.yaml")
+    found = config_map(objects(helm.values_from_yaml(text)))["job.yaml"]
+    assert values.job.training.seed == found["job"]["training"]["seed"] == seed
+
+
+@pytest.mark.parametrize("seconds", [1e10, 1e300])
+def test_a_time_without_an_end_is_one_that_a_pod_may_have(seconds):
+    """Kubernetes has 32 bits for how often a probe may fail."""
+    times = {"startSeconds": seconds, "graceSeconds": seconds}
+    made = pods(objects(merged(job(), {"job": {"worker": times}})))["worker"]
+    assert container(made)["startupProbe"]["failureThreshold"] == 10**9
+    assert made["spec"]["terminationGracePeriodSeconds"] == 10**9

@@ -12,6 +12,12 @@
 {{- toYaml $found -}}
 {{- end -}}
 
+{{/* The folder of its volume that a mount has, in one spelling; empty for all of it. */}}
+{{- define "elasticdl.inside" -}}
+{{- $inside := clean (.subPath | default "") -}}
+{{- ne $inside "." | ternary $inside "" -}}
+{{- end -}}
+
 {{/* The mounts with an empty folder over those of all jobs, wherever the claim is mounted,
      and in it the job's own one and those of other jobs that its values name: to read, or
      to write where the job writes. All stay as they are where a value means the folders of
@@ -40,11 +46,11 @@
     {{- if eq (dig "persistentVolumeClaim" "claimName" "" .) (dig "persistentVolumeClaim" "claimName" "" $source) }}{{ $names = append $names .name }}{{ end -}}
   {{- end -}}
 {{- end -}}
-{{- $above := trimSuffix "/" ($claim.subPath | default "") -}}
+{{- $above := include "elasticdl.inside" $claim -}}
 {{- $mounts := .mounts -}}
 {{- if and (eq (len $named) (len $all)) (not $around) -}}
   {{- range .mounts -}}
-    {{- $inside := trimSuffix "/" (.subPath | default "") -}}
+    {{- $inside := include "elasticdl.inside" . -}}
     {{- $here := or (eq $inside $above) (not $inside) (hasPrefix (printf "%s/" $inside) $above) -}}
     {{- if and (has .name $names) $here (not .subPathExpr) -}}
       {{- $rest := trimPrefix "/" (trimPrefix $inside $above) -}}
@@ -54,10 +60,22 @@
       {{- range list ".elasticdl" ".elasticdl/jobs" (dir $own) -}}
         {{- if has (printf "%s/%s" $place .) $taken }}{{ $apart = true }}{{ end -}}
       {{- end -}}
+      {{- $volume := .name -}}
       {{- if not $apart -}}
+        {{- /* The same for each folder between: it would take what is hidden along. */}}
+        {{- $top := . -}}
+        {{- $between := "" -}}
+        {{- range compact (splitList "/" $rest) -}}
+          {{- $between = printf "%s/%s" $between . -}}
+          {{- $path := printf "%s%s" (trimSuffix "/" $top.mountPath) $between -}}
+          {{- if not (has $path $taken) -}}
+            {{- $mount := dict "name" $volume "mountPath" $path "subPath" (printf "%s%s" $inside $between | trimPrefix "/") -}}
+            {{- if $top.readOnly }}{{ $_ := set $mount "readOnly" true }}{{ end -}}
+            {{- $mounts = append $mounts $mount -}}
+          {{- end -}}
+        {{- end -}}
         {{- $mounts = append $mounts (dict "name" "elasticdl-hidden" "mountPath" (printf "%s/.elasticdl" $place)) -}}
       {{- end -}}
-      {{- $volume := .name -}}
       {{- range $folder := $apart | ternary list (prepend $named $own | uniq) -}}
         {{- $path := printf "%s/%s" $place $folder -}}
         {{- if not (has $path $taken) -}}

@@ -128,7 +128,9 @@ claims:
 {{- /* gRPC would print a line for each stranger that knocks. */ -}}
 {{- $all := list (dict "name" "HOME" "value" "/tmp") (dict "name" "GRPC_VERBOSITY" "value" "ERROR") -}}
 {{- $all = concat $all ((include "elasticdl.siteEnv" .root | fromYaml).env | default list) ((include "elasticdl.platformEnv" . | fromYaml).env | default list) -}}
-{{- range $env := list .job.env (get .job .role).env -}}
+{{- /* What is imported from there a worker could write: no code for who has a token. */}}
+{{- $ofAll := eq .role "worker" | ternary .job.env (omit (.job.env | default dict) "PYTHONPATH") -}}
+{{- range $env := list $ofAll (get .job .role).env -}}
   {{- range $key, $value := $env -}}
     {{- $all = append $all (dict "name" $key "value" $value) -}}
   {{- end -}}
@@ -294,7 +296,7 @@ enableServiceLinks: false
 {{- if eq .role "master" }}
 terminationGracePeriodSeconds: 30
 {{- else }}
-terminationGracePeriodSeconds: {{ .job.worker.graceSeconds | ceil | int }}
+terminationGracePeriodSeconds: {{ minf (.job.worker.graceSeconds | ceil) 1000000000 | int }}
 {{- end }}
 {{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. Short
        pods of commands are made of the template as it is, and are low. */}}
@@ -372,7 +374,7 @@ containers:
       timeoutSeconds: 5
       {{- /* A master that begins may wait for its folder's lock and for storage. */}}
       {{- $seconds := ternary (addf .job.master.journalWaitSeconds 600) .job.worker.startSeconds (eq .role "master") }}
-      failureThreshold: {{ divf $seconds 2 | ceil | int | max 1 }}
+      failureThreshold: {{ minf (divf $seconds 2 | ceil) 1000000000 | int | max 1 }}
     livenessProbe:
       {{- include "elasticdl.probe" (dict "path" "/healthz" "root" .root) | nindent 6 }}
       periodSeconds: 10

@@ -11,6 +11,7 @@ not ended itself.
 from __future__ import annotations
 
 import shutil
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from elasticdl.job.names import JobDir
 
 # What `interrupted` shows may only be waiting to be launched again.
 ENDED = (Condition.SUCCEEDED, Condition.FAILED, Condition.STOPPED)
+# Of a report or a specification, whose lists may be long.
+_MOST_BYTES = 64 << 20
 _GOING = ".removing"  # folders that are being deleted; no job's name begins with a dot
 
 
@@ -58,7 +61,14 @@ def look(
     `now` is Unix time, as the files have it. `to_come`: jobs that may have no folder
     yet, since they wait for their turn, with the checkpoint that each begins with.
     """
-    folders = [one for one in _folders(jobs_dir) if not one.is_symlink()]
+    folders: list[Path] = []
+    for path in _folders(jobs_dir):
+        if path.is_symlink():
+            continue
+        if strange := _strange(path):
+            yield JobFolder(path, Condition.INTERRUPTED, 0.0, 0, kept=strange)
+        else:
+            folders.append(path)
     needed = {one.name: _begins_from(one) for one in folders}
     for name, source in to_come.items():
         needed[name] = needed.get(name, frozenset()) | set(Path(source).parts)
@@ -70,9 +80,9 @@ def look(
         sizes, times = [], [path.stat().st_mtime]
         for one in files:
             with suppress(OSError):  # it went meanwhile
-                stat = one.stat()
-                times.append(stat.st_mtime)
-                sizes.append(stat.st_size if one.is_file() else 0)
+                found = one.stat()
+                times.append(found.st_mtime)
+                sizes.append(found.st_size if stat.S_ISREG(found.st_mode) else 0)
         seen = JobFolder(path, condition, max(0.0, now - max(times)), sum(sizes))
         users = sorted(
             other for other, names in needed.items() if path.name in names - {""}
@@ -142,6 +152,24 @@ def _folders(jobs_dir: Path) -> list[Path]:
         for one in jobs_dir.iterdir()
         if one.is_dir() and not one.name.startswith(".")
     )
+
+
+def _strange(path: Path) -> str:
+    """Return why a folder must not even be read: a job's code can write its own.
+
+    Who reads a pipe waits for ever, and so would the removal of all other folders.
+    """
+    job_dir = JobDir(path)
+    for file in (job_dir.spec_file, job_dir.report_file, job_dir.in_force_file):
+        try:
+            found = file.stat()
+        except OSError:  # not there, or no more
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            return f"its {file.name} is no file: remove it by hand"
+        if found.st_size > _MOST_BYTES:
+            return f"its {file.name} is too large to be read: remove it by hand"
+    return ""
 
 
 def _begins_from(path: Path) -> frozenset[str]:

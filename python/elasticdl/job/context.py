@@ -142,7 +142,7 @@ class RoleContext:
                 port=port,
                 pod_ip=environ.get(names.ENV_POD_IP, ""),
                 metrics_port=_number(environ, names.ENV_METRICS_PORT),
-                metrics_token=environ.get(names.ENV_METRICS_TOKEN, "").strip(),
+                metrics_token=_metrics_token(environ),
                 cluster=_cluster(environ) if role is Role.MASTER else None,
                 enrolment=None if role is Role.MASTER else _enrolment(environ),
                 lends_memory=environ.get(names.ENV_LENT_MEMORY) != "off",
@@ -190,6 +190,18 @@ def _token(environ: Mapping[str, str]) -> str:
             "be protected; in a cluster it comes from the Secret elasticdl-<job>-token"
         )
     return token
+
+
+def _metrics_token(environ: Mapping[str, str]) -> str:
+    token = environ.get(names.ENV_METRICS_TOKEN)
+    if token is not None and not token.strip():
+        # Never in the clear because half is missing; a Secret can be mended.
+        raise PlatformError(
+            f"{names.ENV_METRICS_TOKEN} is empty though this job's metrics are "
+            "encrypted (tls.metrics): it is the key `metrics` of the Secret "
+            "elasticdl-<job>-token, or of token.existingSecret; put a token there"
+        )
+    return (token or "").strip()
 
 
 def _enrolment(environ: Mapping[str, str]) -> EnrolmentKeys | None:

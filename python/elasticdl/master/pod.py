@@ -12,7 +12,9 @@ stopped by an annotation of its ConfigMap, or by the end of that.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +32,7 @@ from elasticdl.files import write_whole
 from elasticdl.job import folder, names
 from elasticdl.job.context import PodPlace, RoleContext, set_up_logging
 from elasticdl.job.folder import JobLock
-from elasticdl.job.names import JobDir
+from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import JobStatus
 from elasticdl.job.values.document import ValuesFile
@@ -40,7 +42,7 @@ from elasticdl.job.words import JobState
 from elasticdl.kube.api import ApiServer
 from elasticdl.master import live_edits
 from elasticdl.master.assembly import steady_clock
-from elasticdl.master.calls.enrolling import JobAuthority
+from elasticdl.master.calls.enrolling import JobAuthority, authority_of
 from elasticdl.master.happenings import JobEntered
 from elasticdl.master.job_state import JobEnding
 from elasticdl.master.master import Master
@@ -50,6 +52,7 @@ from elasticdl.master.serving import Start, serve
 from elasticdl.master.telling.notices import notices
 from elasticdl.master.telling.sentences import decisions_of
 from elasticdl.runner.kubernetes.cluster import Cluster
+from elasticdl.runner.kubernetes.pods import mounted_below
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +158,19 @@ def take_over(job_dir: JobDir, uid: str) -> None:
         raise _not_writable(job_dir, error) from error
 
 
+def make_named(templates: Mapping[Role, str], job_dir: JobDir) -> None:
+    """Make the folders of other jobs that this one's pods are given, if they lack.
+
+    The kubelet would make them, as root: the master of such a job that begins later
+    could not write into its own folder.
+    """
+    top = job_dir.root.parents[2]
+    for role, template in templates.items():
+        with contextlib.suppress(OSError, PlatformError):  # its pod says why
+            for folder in mounted_below(template, role, top.name):
+                (top / folder).mkdir(parents=True, exist_ok=True)
+
+
 def _not_writable(job_dir: JobDir, error: OSError) -> JournalError:
     return JournalError(
         f"{job_dir.root}: the job's folder cannot be prepared ({error.strerror}); its "
@@ -192,7 +208,7 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
     place = context.cluster
     if place is None:
         raise PlatformError("this master runs in no pod; give ELASTICDL_PLATFORM")
-    authority = JobAuthority.of(context)
+    authority = await authority_of(context)
     cluster = await Cluster.connect(
         api,
         namespace=place.namespace,
@@ -242,6 +258,9 @@ async def _run(
         ),
     )
     set_up_logging(context.name, str(prepared.spec.log.level))
+    await asyncio.get_running_loop().run_in_executor(
+        None, make_named, cluster.config.current.templates, context.job_dir
+    )
     if prepared.launched and place.run > 1:
         await cluster.config.forget_stop()  # it was for the run before
     following: list[asyncio.Task[None]] = []

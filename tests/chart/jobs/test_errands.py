@@ -1,7 +1,7 @@
 """Short pods of commands, made of a job's templates as the chart renders them."""
 
 import pytest
-from elasticdl.client.cluster.errand import errand_pod, place_of
+from elasticdl.client.cluster.errand import errand_of, errand_pod, place_of
 
 from tests.chart.rendering import job, objects, of_kind
 
@@ -29,3 +29,11 @@ def test_a_commands_pod_makes_no_folder_of_a_job_that_has_none_yet(template):
     (main,) = pod["spec"]["containers"]
     assert not [one for one in main["volumeMounts"] if one.get("subPath")]
     assert "elasticdl-hidden" not in str(pod)
+
+
+def test_what_a_commands_pod_says_cannot_steer_the_terminal() -> None:
+    """An audit tells of a journal that the job's code can write."""
+    ended = {"exitCode": 8, "reason": "Error"}
+    status = {"containerStatuses": [{"name": "main", "state": {"terminated": ended}}]}
+    said = errand_of({"status": status}, "audit", ["\x1b]0;mine\x07\ta", "b\x1b[2J"])
+    assert (said.text, said.exit_code) == ("]0;mine\ta\nb[2J", 8)

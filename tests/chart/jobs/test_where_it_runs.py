@@ -112,6 +112,13 @@ def test_images_are_taken_by_digest_where_one_is_named():
     assert "@" not in worker
 
 
+@pytest.mark.parametrize("host", ["[::1]:5000", "[2001:db8::1]", "10.0.0.1:5000"])
+def test_a_registry_may_be_known_by_its_address(host):
+    found = pods(objects(job(images={"registry": f"{host}/team"})))
+    image = container(found["ps"])["image"]
+    assert image.startswith(f"{host}/team/elasticdl/ps:")
+
+
 def test_the_exporter_is_pulled_from_the_platforms_registry():
     images = {"registry": "r.example", "pullSecrets": ["a"], "tag": "v1"}
     spec = of_kind(platform(images=images), "Deployment")["spec"]["template"]["spec"]

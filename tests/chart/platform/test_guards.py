@@ -112,6 +112,16 @@ def test_the_token_stays_the_same_over_upgrades(with_job):
     assert with_job.get("secrets", "elasticdl-digits-token")["data"] == token
 
 
+def test_a_key_of_the_tokens_secret_that_is_empty_is_filled(with_job):
+    """With an empty one metrics would be in the clear, or calls not protected."""
+    secret = with_job.get("secrets", "elasticdl-digits-token")
+    secret["data"] = {"token": "", "metrics": ""}
+    with_job.upgrade("digits", {**job(tls={"metrics": {"enabled": True}}), "run": 2})
+    filled = with_job.get("secrets", "elasticdl-digits-token")["data"]
+    assert set(filled) == {"token", "metrics"}
+    assert all(len(text) > 50 for text in filled.values())
+
+
 def test_the_authority_stays_the_same_over_upgrades(with_job):
     authority = with_job.get("secrets", "elasticdl-digits-ca")["data"]
     assert set(authority) == {"tls.crt", "tls.key"}

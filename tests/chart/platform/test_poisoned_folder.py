@@ -13,10 +13,11 @@ import yaml
 from elasticdl.client.cluster.errand import errand_pod
 from elasticdl.data.making import builtin
 from elasticdl.errors import DataError
-from elasticdl.job.names import Role
+from elasticdl.job.names import JobDir, Role
+from elasticdl.master.pod import make_named
 from elasticdl.runner.local.table import role_command
 
-from tests.chart.rendering import container, job, merged, objects, of_kind, pods
+from tests.chart.rendering import container, env, job, merged, objects, of_kind, pods
 
 POISON = "import os\nos.write(1, b'HIJACKED')\nos._exit(42)\n"
 # Modules that each of them imports: of Python, of this package, of TensorBoard.
@@ -106,6 +107,27 @@ def test_what_fetches_a_data_set_ignores_it(claim, monkeypatch):
     (claim / "first" / "keras.py").write_text("raise Exception('no keras here')")
     with pytest.raises(DataError, match="no keras here"):
         builtin.load_arrays("mnist")
+
+
+# PYTHONPATH may name a folder of it.
+
+SHARED = {"PYTHONPATH": "/data/code", "REGION": "eu"}
+
+
+def test_a_path_of_imports_for_all_roles_is_that_of_workers_alone():
+    values = job()
+    values["job"]["env"] = SHARED
+    made = {role: env(pod) for role, pod in pods(objects(values)).items()}
+    assert {role for role, said in made.items() if "PYTHONPATH" in said} == {"worker"}
+    assert all(said["REGION"] == "eu" for said in made.values())
+    assert made["worker"]["PYTHONPATH"] == "/data/code"
+
+
+@pytest.mark.parametrize("role", ["master", "ps"])
+def test_a_path_of_imports_for_one_role_is_that_roles(role):
+    values = job()
+    values["job"] |= {"env": SHARED, role: {"env": {"PYTHONPATH": "/opt/more"}}}
+    assert env(pods(objects(values))[role])["PYTHONPATH"] == "/opt/more"
 
 
 # What workers see of the claim.
@@ -270,6 +292,65 @@ def test_a_mount_above_the_state_and_another_name_of_the_claim_hide_the_same():
         assert found[f"{place}/{OWN}"][1] == f"team/{OWN}"
 
 
+@pytest.mark.parametrize(
+    ("state", "inside", "place"),
+    [
+        ("", ".", "/more"),
+        ("", "./", "/more"),
+        ("a/b", "./a/b", "/more"),
+        ("a/b", "a//b/", "/more"),
+        ("a/b", "a/.", "/more/b"),
+    ],
+)
+def test_the_same_folder_in_another_spelling_hides_the_same(state, inside, place):
+    values = job(state={"subPath": state})
+    claim = {"claimName": "fileserver-claim"}
+    values["pods"] = {
+        "worker": {
+            "volumes": [{"name": "again", "persistentVolumeClaim": claim}],
+            "volumeMounts": [
+                {"name": "again", "mountPath": "/more", "subPath": inside}
+            ],
+        }
+    }
+    found = {
+        mount["mountPath"]: (mount["name"], mount.get("subPath", ""))
+        for mount in container(pods(objects(values))["worker"])["volumeMounts"]
+    }
+    own = f"{state}/{OWN}".removeprefix("/")
+    assert found[f"{place}/.elasticdl"] == ("elasticdl-hidden", "")
+    assert found[f"{place}/{OWN}"] == ("again", own)
+
+
+@pytest.mark.parametrize(
+    ("top", "below", "kept"),
+    [
+        ({}, {"/whole/a": "a", "/whole/a/b": "a/b"}, []),
+        ({"subPath": "a"}, {"/whole/b": "a/b"}, []),
+        ({"readOnly": True}, {"/whole/a": "a", "/whole/a/b": "a/b"}, [True, True]),
+    ],
+)
+def test_no_folder_around_the_hidden_ones_can_be_moved_away(top, below, kept):
+    """Nothing that is mounted on can be; the next pod would see all of them there."""
+    values = job(state={"subPath": "a/b"})
+    claim = {"claimName": "fileserver-claim"}
+    values["pods"] = {
+        "worker": {
+            "volumes": [{"name": "again", "persistentVolumeClaim": claim}],
+            "volumeMounts": [{"name": "again", "mountPath": "/whole", **top}],
+        }
+    }
+    mounts = container(pods(objects(values))["worker"])["volumeMounts"]
+    again = [
+        one for one in mounts if one["name"] == "again" and one["mountPath"] in below
+    ]
+    assert {one["mountPath"]: one["subPath"] for one in again} == below
+    assert [one["readOnly"] for one in again if "readOnly" in one] == kept
+    paths = [one["mountPath"] for one in mounts]
+    for around in below:
+        assert paths.index(around) < paths.index(f"{max(below)}/.elasticdl")
+
+
 @pytest.mark.parametrize("role", ["master", "ps", "worker"])
 def test_a_folder_of_the_claim_takes_its_place_for_all_roles(role):
     assert seen(role, subPath="team/a")["/data"] == ("elasticdl-state", "team/a")
@@ -278,6 +359,21 @@ def test_a_folder_of_the_claim_takes_its_place_for_all_roles(role):
 def test_a_folder_of_the_claim_and_hiding_name_the_folder_below_the_other_one():
     found = seen("worker", subPath="team")
     assert found[f"/data/{OWN}"] == ("elasticdl-state", f"team/{OWN}")
+
+
+def test_a_folder_in_the_claims_place_may_begin_with_a_dot():
+    values = job()
+    values["pods"] = {
+        "worker": {
+            "volumes": [{"name": "mine", "persistentVolumeClaim": {"claimName": "c"}}],
+            "volumeMounts": [
+                {"name": "mine", "mountPath": "/data", "subPath": "./.team"}
+            ],
+        }
+    }
+    mounts = container(pods(objects(values))["worker"])["volumeMounts"]
+    (own,) = (one for one in mounts if one["mountPath"] == f"/data/{OWN}")
+    assert own["subPath"] == f".team/{OWN}"
 
 
 def test_a_volume_in_the_claims_place_is_hidden_in_the_same_way():
@@ -306,3 +402,23 @@ def test_a_volume_of_their_own_for_the_jobs_folders_stays_in_its_place(path):
         if mount["mountPath"].startswith("/data")
     ]
     assert found == [path, "/data"]
+
+
+@pytest.mark.parametrize("state", [{}, {"subPath": "team/a"}])
+def test_the_folder_of_a_job_that_has_not_begun_is_made_as_its_own_master_would(
+    tmp_path, state
+):
+    """The kubelet makes it for root, and that job's master could not begin."""
+    values = job(state=state)
+    values["job"]["env"] = {"TEACHER": f"/data/{TEACHER}/model"}
+    made = of_kind(objects(values), "ConfigMap")["data"]
+    templates = {role: made[f"{role}.yaml"] for role in (Role.PS, Role.WORKER)}
+    own = JobDir(tmp_path / OWN)
+    own.root.mkdir(parents=True)
+    make_named(templates, own)
+    assert sorted(one.name for one in own.root.parent.iterdir()) == [
+        "digits",
+        "teacher",
+    ]
+    assert not list((tmp_path / TEACHER).iterdir())
+    make_named(templates, own)  # there it stays as it is

@@ -275,6 +275,20 @@ REFUSED = {
         "got privilege, escalation, capabilities, root or a port of the host in extra",
         False,
     ),
+    "a hook that calls from the network of the node": (
+        of_role("worker", lifecycle={
+            "postStart": {"httpGet": {"host": "169.254.169.254", "port": 80}}}),
+        "worker",
+        "got a probe or a hook that calls another host in main, expected the pod's own",
+        False,
+    ),
+    "a probe of a sidecar that does": (
+        of_role("master", sidecars=[
+            container(livenessProbe={"tcpSocket": {"host": "127.0.0.1", "port": 1}})]),
+        "job",
+        "got a probe or a hook that calls another host in extra, expected the pod's",
+        False,
+    ),
     "a Secret as a volume": (
         of_role("worker", volumes=[
             {"name": "s", "secret": {"secretName": "warehouse"}}]),
@@ -421,6 +435,26 @@ def test_a_pod_of_two_jobs_has_the_secrets_of_neither(locked):
     worker["metadata"]["labels"]["elasticdl.org/tensorboard-of"] = "other"
     refusal = locked.refusal(worker)
     assert "of the jobs digits and other and digits, expected those of one" in refusal
+
+
+def test_a_lock_takes_pods_whose_account_brings_secrets_to_pull_with(locked):
+    """OpenShift gives each account one, and the API server each pod that of its own."""
+    shift = Locked(locked.control_plane, "shift", {})
+    for account in ("elasticdl-job", "elasticdl-master"):
+        brings = {"imagePullSecrets": [{"name": f"{account}-dockercfg-x2z9k"}]}
+        done = shift.kubectl("patch", "sa", account, "-p", json.dumps(brings))
+        assert not done.returncode, done.stderr
+    made = pods_of(example_with_board(), shift.name)
+    for role in ("master", "ps", "worker", "tensorboard", "audit"):
+        assert not shift.refusal(made[role]), role
+    other = made["worker"]
+    other["spec"]["imagePullSecrets"] = [{"name": "elasticdl-master-dockercfg-x2z9k"}]
+    assert "got the Secrets elasticdl-master-dockercfg-x2z9k" in shift.refusal(other)
+    values = of_role("worker", envFrom=[{"secretRef": {
+        "name": "elasticdl-job-dockercfg-x2z9k"}}])  # fmt: skip
+    mounted = pods_of(values, shift.name)["worker"]
+    assert "got the Secrets elasticdl-job-dockercfg-x2z9k" in shift.refusal(mounted)
+    shift.close()
 
 
 def test_a_kind_of_volume_that_is_allowed_brings_no_foreign_secret(locked):

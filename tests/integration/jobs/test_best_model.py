@@ -45,7 +45,10 @@ def callbacks():
 STEPS, BEST = 96, 50
 
 
-@pytest.mark.parametrize(("strategy", "workers"), [("local", 1), ("allReduce", 2)])
+@pytest.mark.parametrize(
+    ("strategy", "workers"),
+    [("local", 1), pytest.param("allReduce", 2, marks=pytest.mark.soak)],
+)
 def test_the_best_model_is_the_one_that_was_measured(
     job, tmp_path, strategy, workers
 ) -> None:

@@ -76,6 +76,24 @@ def test_a_dry_run_removes_nothing_and_tells_the_same(jobs, capsys) -> None:
     assert "1 folder would be removed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["report.json", "job.yaml"])
+def test_what_a_jobs_code_left_in_its_folder_keeps_no_other_one(
+    jobs, capsys, name
+) -> None:
+    """Who reads a pipe waits for ever."""
+    jobs.make("old", JobState.SUCCEEDED, days=40)
+    file = jobs.make("another", JobState.SUCCEEDED, days=40) / name
+    file.unlink()
+    os.mkfifo(file)
+    large = jobs.make("large", JobState.SUCCEEDED, days=40) / name
+    os.truncate(large, 1 << 40)
+    assert jobs.clean("--older-than", "30d") == ExitCode.OK
+    assert jobs.there() == {"another", "large"}
+    said = capsys.readouterr().out
+    assert f"its {name} is no file" in said
+    assert f"its {name} is too large to be read" in said
+
+
 def test_only_the_states_that_are_asked_for_go(jobs) -> None:
     jobs.make("good", JobState.SUCCEEDED, days=40)
     jobs.make("bad", JobState.FAILED, days=40)

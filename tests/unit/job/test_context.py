@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from elasticdl.errors import SpecError
+from elasticdl.errors import PlatformError, SpecError
 from elasticdl.job import names
 from elasticdl.job.context import RoleContext, join_address, split_address
 from elasticdl.job.names import Role
@@ -131,3 +131,14 @@ def test_a_master_knows_for_which_package_its_chart_was_made():
     environ = MASTER_POD | {names.ENV_CHART_VERSION: "1.0.0"}
     context = RoleContext.from_environ(environ, Role.MASTER)
     assert context.cluster.chart_version == "1.0.0"
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_job_whose_token_of_metrics_is_empty_shows_none_in_the_clear(
+    role: Role,
+) -> None:
+    """`tls.metrics` with a Secret of one's own, whose key `metrics` holds nothing."""
+    environ = MASTER_POD | {names.ENV_INDEX: "1", names.ENV_GENERATION: "4"}
+    assert RoleContext.from_environ(environ, role).metrics_token == ""
+    with pytest.raises(PlatformError, match="the key `metrics` of the Secret"):
+        RoleContext.from_environ(environ | {names.ENV_METRICS_TOKEN: " \n"}, role)

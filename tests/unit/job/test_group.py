@@ -48,8 +48,8 @@ REFUSED = [
         "training.globalBatchSize: got 64, expected nothing: with strategy `local`",
     ),
     (
-        {"training": {"globalBatchSize": 2**63}},
-        "training.globalBatchSize: got 9223372036854775808, expected at most 16777216",
+        {"training": {"globalBatchSize": 2**53 - 1}},
+        "training.globalBatchSize: got 9007199254740991, expected at most 16777216",
     ),
     (
         {"training": {"batchSize": 2**23}, "worker": {"replicas": 3}},

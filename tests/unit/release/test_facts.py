@@ -49,12 +49,21 @@ def test_a_version_of_another_form_is_refused():
     [
         ("localhost:5000/team", True),
         ("127.0.0.1:5000", True),
+        ("[::1]:5000/team", True),
+        ("[2001:db8::1]:5000", False),
         ("localhost.example/team", False),
         ("registry.example/localhost", False),
     ],
 )
 def test_this_machine_alone_is_reached_without_tls(registry, plain):
     assert facts.is_loopback(registry) is plain
+
+
+@pytest.mark.parametrize("registry", ["[::1]:5000/team", "[2001:db8::1]:5000"])
+def test_a_registry_may_be_an_address_of_ipv6(registry):
+    assert facts.check_registry(f"{registry}/") == registry
+    with pytest.raises(facts.ReleaseError, match="expected a host with folders"):
+        facts.check_registry(registry.replace("]", ""))
 
 
 def test_an_sbom_lists_of_a_lock_what_the_image_has():

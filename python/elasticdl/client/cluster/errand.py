@@ -28,6 +28,7 @@ from elasticdl.job.names import (
     Role,
     template_key,
 )
+from elasticdl.job.plain import plain
 from elasticdl.job.values.file import parse_values
 from elasticdl.kube import pods
 
@@ -127,8 +128,16 @@ def _run(job: ClusterJob, kind: str, made: Object, pending_seconds: float) -> Er
         lines = list(read_pod_log(cluster, pod))
     finally:
         cluster.delete(path)
+    return errand_of(pod, kind, lines)
+
+
+def errand_of(pod: Object, kind: str, lines: Sequence[str]) -> Errand:
+    """Return what an ended pod came to. Raises PlatformError if it was ended.
+
+    What it says is of journals and folders that a job's code can write.
+    """
     for ended in pods.ended(pod):
-        return Errand("\n".join(lines), ended.exit_code)
+        return Errand(plain("\n".join(lines)), ended.exit_code)
     reason = pod.get("status", {}).get("message") or pod.get("status", {}).get("reason")
     raise PlatformError(f"the {kind}'s pod was ended from outside: {reason}; try again")
 

@@ -265,7 +265,7 @@ class Launcher:
                 memory=spec.master.resources.memory,
                 priority="high",
                 grace_seconds=spec.worker.grace_seconds,
-                env={**spec.env, **spec.master.env},
+                env=spec.env_of(Role.MASTER),
             )
         )
 

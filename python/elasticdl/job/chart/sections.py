@@ -35,7 +35,8 @@ class ImagesValues(SpecModel):
 
     registry: str = Field(
         "",
-        pattern=r"^([A-Za-z0-9][-A-Za-z0-9.]*(:[0-9]+)?(/[-a-z0-9._]+)*/?)?$",
+        pattern=r"^(([A-Za-z0-9][-A-Za-z0-9.]*|\[[0-9A-Fa-f:]+\])(:[0-9]+)?"
+        r"(/[-a-z0-9._]+)*/?)?$",
         description="Registry, and folders in it, put before the names below with a "
         "slash, as `registry.example:5000/team`; `localhost` for images that the nodes "
         "have already. There is no default: a release that needs a stock image is "

@@ -24,6 +24,7 @@ from elasticdl.job.spec.base import (
     OBJECT_OR_NONE_PATTERN,
     OBJECT_PATTERN,
     QUANTITY_PATTERN,
+    PositiveInt,
     SpecModel,
 )
 from elasticdl.job.spec.kubernetes_types import NetworkPeer
@@ -234,9 +235,8 @@ def _claims() -> list[ClaimValues]:
 class ChartValues(SpecModel):
     """All of the chart's keys."""
 
-    run: int = Field(
+    run: PositiveInt = Field(
         1,
-        ge=1,
         description="Job: one higher runs it again under the same release: a job that "
         "failed, was stopped or still runs goes on from its newest checkpoint, one "
         "that succeeded begins afresh. The only way to change the master's own pod "

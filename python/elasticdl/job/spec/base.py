@@ -24,6 +24,7 @@ from elasticdl.job.spec.kinds import (
 )
 
 __all__ = [
+    "EXACT",
     "MAX_NAME_LENGTH",
     "NAME_PATTERN",
     "NOT_AT_THE_END",
@@ -60,8 +61,10 @@ OBJECT_OR_NONE_PATTERN = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"
 SUB_PATH_PATTERN = r"^([A-Za-z0-9_][-.A-Za-z0-9_]*(/[A-Za-z0-9_][-.A-Za-z0-9_]*)*)?$"
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
 
-PositiveInt = Annotated[int, Field(ge=1)]
-CountOrZero = Annotated[int, Field(ge=0)]
+# Helm, and whatever else reads JSON, keeps no larger number as it was written.
+EXACT = 2**53 - 1
+PositiveInt = Annotated[int, Field(ge=1, le=EXACT)]
+CountOrZero = Annotated[int, Field(ge=0, le=EXACT)]
 Seconds = Annotated[float, Field(ge=0)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
 

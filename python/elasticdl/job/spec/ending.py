@@ -24,7 +24,7 @@ class OnEndSpec(SpecModel):
         description="A command as a list of words, run where the master runs, with "
         "`ELASTICDL_JOB`, `ELASTICDL_NAMESPACE`, `ELASTICDL_STATE`, "
         "`ELASTICDL_MESSAGE` and `ELASTICDL_REPORT` (path of report.json) in its "
-        "environment.",
+        "environment. In a cluster it starts in `/`.",
     )
     webhook: str = Field(
         "",

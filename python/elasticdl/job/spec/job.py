@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from elasticdl.job.names import Role
 from elasticdl.job.spec.alerts import AlertsSpec
 from elasticdl.job.spec.base import (
     MAX_NAME_LENGTH,
@@ -346,7 +347,8 @@ class JobSpec(SpecModel):
         default_factory=WorkerSpec, description="The workers, which compute gradients."
     )
     env: dict[str, str] = Field(
-        default_factory=dict, description="Environment of all roles."
+        default_factory=dict,
+        description="Environment of all roles; `PYTHONPATH` is for workers alone.",
     )
     volumes: list[VolumeSpec] = Field(
         default_factory=list, description="Volumes of all pods."
@@ -480,3 +482,18 @@ class JobSpec(SpecModel):
         return self.model_dump(
             by_alias=True, mode="json", exclude_defaults=True, exclude_none=True
         )
+
+    def env_of(self, role: Role) -> dict[str, str]:
+        """Return the environment of a role: its own over that of all.
+
+        What is imported from a folder that workers can write is for workers alone.
+        """
+        own = {
+            Role.MASTER: self.master.env,
+            Role.PS: self.ps.env,
+            Role.WORKER: self.worker.env,
+        }[role]
+        for_all = dict(self.env)
+        if role is not Role.WORKER:
+            for_all.pop("PYTHONPATH", None)
+        return {**for_all, **own}

@@ -10,7 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from elasticdl.job.spec.base import CountOrZero, OnNanLoss, PositiveInt, SpecModel
+from elasticdl.job.spec.base import (
+    EXACT,
+    CountOrZero,
+    OnNanLoss,
+    PositiveInt,
+    SpecModel,
+)
 from elasticdl.job.spec.kinds import Compression, RateRule, ShareRule
 
 _ClassWeights = Annotated[
@@ -74,7 +80,10 @@ class TrainingSpec(SpecModel):
         "and the last 0.1 s of its tasks, if they are shorter; 4 s of 1,000 workers).",
     )
     seed: int = Field(
-        0, description="Seed of task order, row order and initial values."
+        0,
+        ge=-EXACT,
+        le=EXACT,
+        description="Seed of task order, row order and initial values.",
     )
     log_loss_steps: PositiveInt = Field(
         100, description="Steps between two logged losses of a worker."

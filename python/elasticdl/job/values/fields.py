@@ -18,6 +18,7 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from elasticdl.job.spec.base import EXACT
 from elasticdl.job.spec.job import (
     MAX_NAME_LENGTH,
     NAME_PATTERN,
@@ -201,6 +202,8 @@ def _number(annotation: Any) -> str:
 def _bounds(metadata: list[Any]) -> str:
     parts = []
     for item in metadata:
+        if EXACT in (getattr(item, "le", None), -getattr(item, "ge", 0)):
+            continue  # of all numbers, and told to who comes near
         if isinstance(item, annotated_types.Ge):
             parts.append(f"{item.ge} or more")
         elif isinstance(item, annotated_types.Gt):

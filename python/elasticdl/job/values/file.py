@@ -27,6 +27,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 from elasticdl.errors import SpecError, is_file_away
 from elasticdl.files import DEFAULT_MODE, write_whole
 from elasticdl.job.spec.problems import Problem, spec_error
+from elasticdl.job.values.aliases import MOST_NODES, too_much
 from elasticdl.job.values.bounded import TooMuchError, load_bounded
 from elasticdl.job.values.checking import Document, find_problems, validate
 from elasticdl.job.values.document import ValuesFile
@@ -136,6 +137,8 @@ def _parsed(
 ) -> tuple[ValuesFile | None, list[Problem]]:
     duplicates = False
     try:
+        if nodes := too_much(text):
+            return None, [_too_many(nodes, source)]
         tree = YAML(typ="safe").load(text)
     except DuplicateKeyError:
         duplicates = True
@@ -321,6 +324,11 @@ def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> Problem:
         PermissionError: "a file that may not be read",
     }.get(type(error), error.strerror or str(error))
     return Problem("", got, "a values file", "check the path", str(path))
+
+
+def _too_many(nodes: int, source: str) -> Problem:
+    got = f"aliases that make {nodes:,} entries of it"
+    return Problem("", got, f"at most {MOST_NODES:,}", "write fewer of them", source)
 
 
 def _not_a_mapping(tree: Any, source: str) -> Problem:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from elasticdl.job.spec.base import EXACT
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.problems import Problem, got, nearest, same_word
 from elasticdl.job.values import fields
@@ -74,10 +75,13 @@ def wrong_value(path: Path, item: dict[str, Any]) -> Problem:
         expected = _BY_ERROR.get(item["type"], str(item["msg"]).lower())
         next_step = _retyped(value, item["type"]) or "correct it, or take it out"
         return Problem(dotted(path), got(value), expected, next_step)
+    expected = fields.expected(info)
+    if isinstance(value, int) and abs(value) > EXACT:
+        expected += f", at most {EXACT}, up to which JSON keeps each one"
     return Problem(
         dotted(path),
         got(value),
-        fields.expected(info),
+        expected,
         _retyped(value, item["type"]) or _another_value(value, info),
     )
 

@@ -7,8 +7,9 @@ pods are given, and the answer to their requests. Made by `master.pod`; served b
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from elasticdl.job.names import Role
 from elasticdl.job.tasks import ReplicaId
 from elasticdl.rpc.errors import status_of
 from elasticdl.rpc.master_service import Enrolled
-from elasticdl.rpc.tls.certificates import Authority, Credentials
+from elasticdl.rpc.tls.certificates import Authority, Credentials, NotYetError
 from elasticdl.rpc.tls.identity import Identity
 from elasticdl.rpc.tls.peer_name import PeerName
 from elasticdl.rpc.tls.peers import caller_of
@@ -31,6 +32,9 @@ from elasticdl.runner.base import Launch
 log = logging.getLogger(__name__)
 
 _FEW_DAYS = 30.0  # A month is time to renew an authority by hand.
+# By which a clock may be ahead; a startup probe gives a master more time than that.
+_MOST_AHEAD_SECONDS = 1800.0
+_LOOK_SECONDS = 10.0  # This one may be set meanwhile.
 
 
 class JobAuthority:
@@ -119,6 +123,24 @@ class JobAuthority:
 
     def _name(self, role: Role, index: int, generation: int) -> PeerName:
         return PeerName(self._namespace, self._job, role, index, generation)
+
+
+async def authority_of(
+    context: RoleContext, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> JobAuthority | None:
+    """Return the job's authority; wait for one that was made by a clock ahead.
+
+    Helm makes it good from that moment on, by the clock of who submits the job.
+    Raises PlatformError.
+    """
+    while True:
+        try:
+            return JobAuthority.of(context)
+        except NotYetError as error:
+            if error.seconds > _MOST_AHEAD_SECONDS:
+                raise
+            log.warning("%s; waiting for %.0f s", error, error.seconds)
+            await sleep(min(error.seconds, _LOOK_SECONDS))
 
 
 class Enrolling:

@@ -140,5 +140,5 @@ class Launching:
             memory=format_bytes(member.memory_bytes),
             priority=member.priority,
             grace_seconds=job.spec.worker.grace_seconds,
-            env={**job.spec.env, **spec.env},
+            env=job.spec.env_of(member.key.role),
         )

@@ -56,7 +56,8 @@ _LOGGED_ERROR = re.compile(r"[\d-]+ [\d:.]+ (?:ERROR|CRITICAL) \S+ \S+: (.*)")
 
 # What a runtime says of a volume whose server is away while it mounts it.
 _STORAGE_AWAY = re.compile(
-    r"stale (nfs )?file handle|input/output error|transport endpoint|host is down"
+    r"stale (nfs )?file handle|(input/output|remote i/o) error|transport endpoint"
+    r"|host is down"
     r"|no route to host|connection (timed out|refused|reset)",
     re.IGNORECASE,
 )

@@ -20,6 +20,7 @@ import numpy as np
 
 from elasticdl.errors import JournalError
 from elasticdl.job.names import Role, replica_name
+from elasticdl.job.plain import plain
 from elasticdl.job.words import JobState
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit_tasks import DONE, NEW, Range, Tasks
@@ -273,18 +274,19 @@ def _report(count: _Count) -> AuditReport:
             one, missed = look.at(epoch)
             epochs.append(one)
             gaps += missed
+    # Who reads it may have more rights than the job's code, which can write journals.
     return AuditReport(
         epochs=epochs,
-        gaps=gaps,
+        gaps=[replace(one, source=plain(one.source)) for one in gaps],
         replays=[
-            ReplayCause(cause, number, count.cause_records[cause])
+            ReplayCause(plain(str(cause)), number, count.cause_records[cause])
             for cause, number in count.causes.most_common()
         ],
         late_reports=tasks.late if tasks else 0,
         master_restarts=max(0, count.opened - 1),
         rewinds=count.rewinds,
         trained=count.trained or [],
-        faults=faults,
+        faults=[plain(one) for one in faults],
         late_records=tasks.late_records if tasks else 0,
         lost_updates=count.lost_updates,
     )

@@ -15,6 +15,9 @@ from elasticdl.master.job_state import Job
 # A worker in one of these has other work than a training step.
 _BESIDES = (WorkerPhase.EVALUATE, WorkerPhase.PREDICT, WorkerPhase.EXPORT)
 
+# What happened in longer ones nobody knows: a Prometheus was away.
+_LONGEST_LOOK_SECONDS = 300.0
+
 
 @dataclass(frozen=True)
 class ScrapedJob:
@@ -70,15 +73,16 @@ class Alarms:
 
     def _stalled(self, seen: ScrapedJob, *, now: float) -> float:
         before, self._last_look = self._last_look, now if seen.to_train else None
+        looked = min(now - before, _LONGEST_LOOK_SECONDS) if before is not None else 0.0
         stepped = seen.last_step != self._last_step
         self._last_step = seen.last_step
         if not seen.to_train or before is None:
             return 0.0  # a pause or an evaluation is over, or goes on
         if stepped and seen.last_step is not None:
-            return min(now - before, max(0.0, now - seen.last_step))
+            return min(looked, max(0.0, now - seen.last_step))
         # Time without workers neither counts nor ends it: they may crash again and
         # again, or give way for a day.
-        return self.stalled_seconds + (now - before if seen.workers else 0.0)
+        return self.stalled_seconds + (looked if seen.workers else 0.0)
 
     def _unsaved(self, seen: ScrapedJob, *, now: float) -> float:
         if seen.saved_version != self._saved:

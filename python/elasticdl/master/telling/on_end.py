@@ -62,6 +62,15 @@ class End:
     # Of the command, which the user wrote; the token is none of its business.
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def start_folder(self) -> str | None:
+        """Where the command starts; None is the folder of this process.
+
+        In a cluster that is the claim, which workers can write: no file is run there
+        that is named as if it were in one's own folder.
+        """
+        return None if self.namespace == names.NAMESPACE_LOCAL else "/"
+
     def document(self) -> dict[str, object]:
         """Return the body for the webhook."""
         figures: dict[str, object] = {}
@@ -126,7 +135,9 @@ def tell(
 ) -> None:
     """Run the command and call the webhook; wait for both."""
     if wanted.command:
-        problem = _run(wanted.command, end.environment(), wanted.timeout_seconds)
+        problem = _run(
+            wanted.command, end.environment(), wanted.timeout_seconds, end.start_folder
+        )
         _log("onEnd.command", problem)
     if wanted.has_webhook:
         url = wanted.url(end.environ)
@@ -154,12 +165,18 @@ def _log(what: str, problem: str) -> None:
         log.info("job.%s: done", what)
 
 
-def _run(command: Sequence[str], environ: Mapping[str, str], seconds: float) -> str:
+def _run(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    seconds: float,
+    folder: str | None,
+) -> str:
     """Run the command; return what went wrong, "" if nothing did."""
     try:
         process = subprocess.Popen(
             command,
             env=environ,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

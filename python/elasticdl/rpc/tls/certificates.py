@@ -40,6 +40,15 @@ _BEFORE = datetime.timedelta(hours=1)
 _SEED_BYTES = 32
 
 
+class NotYetError(PlatformError):
+    """An authority that begins in a while, by this machine's clock."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        """Take the message, and how long it is until then."""
+        super().__init__(message)
+        self.seconds = seconds
+
+
 @dataclass(frozen=True)
 class Credentials:
     """A key, its certificate and the trusted authority; all as PEM."""
@@ -176,12 +185,13 @@ class Authority:
             raise _unusable(
                 folder, f"tls.crt ended on {certificate.not_valid_after_utc:%Y-%m-%d}"
             )
-        if now < certificate.not_valid_before_utc:
-            raise _unusable(
-                folder,
+        early = (certificate.not_valid_before_utc - now).total_seconds()
+        if early > 0:
+            why = (
                 f"tls.crt begins at {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} "
-                f"UTC, and it is {now:%H:%M} here: the clock of who made it is ahead",
+                f"UTC, and it is {now:%H:%M} here: the clock of who made it is ahead"
             )
+            raise NotYetError(str(_unusable(folder, why)), early)
         return cls(certificate, key)
 
     @classmethod

@@ -81,7 +81,9 @@ class Identity:
 
     def renew_if_due(self) -> bool:
         """Renew if due; return False after a failure, which is logged."""
-        if self._now() < self._credentials.renew_at():
+        shown = self._credentials
+        # One that begins later was signed while this machine's clock was ahead.
+        if shown.not_before <= self._now() < shown.renew_at():
             return True
         try:
             self._credentials = self._renew()

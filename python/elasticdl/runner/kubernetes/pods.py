@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
@@ -69,6 +70,21 @@ def stamp(
 def name_of(job: str, key: ReplicaKey) -> str:
     """Return the name of a replica's pod."""
     return names.pod_name(job, key.role, key.index)
+
+
+def mounted_below(template: str, role: names.Role, top: str) -> set[PurePosixPath]:
+    """Return the folders in a folder `top` of its volume that are mounted one by one.
+
+    As paths in that folder.
+    """
+    key = names.template_key(role)
+    main = _main_container(_parse(template, key), key)
+    found = set()
+    for mount in main.get("volumeMounts") or []:
+        parts = PurePosixPath(str(mount.get("subPath") or "")).parts
+        if top in parts[:-1]:
+            found.add(PurePosixPath(*parts[parts.index(top) + 1 :]))
+    return found
 
 
 def class_of(template: str, role: names.Role) -> str:

@@ -526,3 +526,18 @@ def test_a_quantity_of_too_many_digits_is_refused(field, line):
     asked = line % ("9" * 310 + "Gi")
     text = GOOD.replace("    replicas: 3 ", f"    {asked}\n    replicas: 3 ")
     assert f"job.worker.{field}: got '999" in mistake(text)
+
+
+def test_aliases_that_stand_for_more_than_can_be_held_are_refused() -> None:
+    lines = ["a0: &a0 [x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join(9 * [f'*a{n - 1}'])}]" for n in range(1, 30)]
+    (found,) = mistakes("\n".join([*lines, with_line("")]))
+    assert "aliases that make " in found
+    assert "at most 100,000; write fewer of them" in found
+
+
+def test_a_few_aliases_are_what_they_stand_for() -> None:
+    text = with_line("  env: &of_all {A: b}\n  master: {env: *of_all}")
+    values, problems = parse_values(text, source="values.yaml")
+    assert not problems
+    assert values.job.master.env == values.job.env == {"A": "b"}

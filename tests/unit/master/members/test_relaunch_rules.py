@@ -226,7 +226,8 @@ def test_a_container_that_can_never_start_fails_the_job_with_its_reason(
 
 
 @pytest.mark.parametrize(
-    "words", ["stale NFS file handle", "Input/output error", "host is down"]
+    "words",
+    ["stale NFS file handle", "Input/output error", "remote I/O error", "host is down"],
 )
 @pytest.mark.parametrize("role", [Role.WORKER, Role.PS])
 def test_a_container_whose_volume_is_away_as_it_starts_is_tried_again(

@@ -1,6 +1,8 @@
 """The audit believes neither the queue nor a worker: journals with what must not be."""
 
 import asyncio
+import io
+import json
 import tracemalloc
 from dataclasses import replace
 
@@ -358,3 +360,25 @@ def test_an_audit_takes_no_more_for_many_short_epochs_than_for_few_long_ones(tmp
 
     # A look at all tasks for each epoch takes 100 times as many.
     assert audited(200) < 4 * audited(2)
+
+
+def test_a_journal_cannot_steer_the_terminal_of_who_reads_the_audit(tmp_path):
+    """A worker can write it, and who audits may have more rights."""
+    evil = "\x1b]0;mine\x07\x1b[2J"
+    source = f"a{evil}"
+    plan = replace(PLAN, shards=(Shard(source, 0, 20),))
+    events = [
+        lease(1, 0, s=source),
+        back(1),
+        lease(2, 0, s=source, c=evil),
+        lease(3, 0, s=f"b{evil}"),
+        lease(4, 0, s=source, c=7),
+    ]
+    report = written(tmp_path, events, plan)
+    assert report.gaps
+    assert report.faults
+    shown = io.StringIO()
+    Console(file=shown, width=500, color_system=None).print(audit_view(report))
+    said = shown.getvalue() + json.dumps(to_json(report), ensure_ascii=False)
+    assert "missed: epoch 1, a]0;mine[2J, records" in said
+    assert not set(said) & {"\x1b", "\x07"}

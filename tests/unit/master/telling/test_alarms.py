@@ -30,18 +30,26 @@ def test_workers_that_make_no_step_are_stalled_from_their_last_one_on() -> None:
 
 def test_a_job_that_never_makes_its_first_step_is_stalled_too() -> None:
     never = replace(TRAINS, last_step=None)
-    assert stalled((100, never), (700, never)) == [0, 600]
+    assert stalled((100, never), (400, never), (700, never)) == [0, 300, 600]
 
 
 def test_a_step_ends_it() -> None:
     again = replace(TRAINS, last_step=690.0)
-    assert stalled((100, TRAINS), (600, TRAINS), (700, again)) == [0, 500, 10]
+    looks = [(100, TRAINS), (350, TRAINS), (600, TRAINS), (700, again)]
+    assert stalled(*looks) == [0, 250, 500, 10]
 
 
 @pytest.mark.parametrize("rests", [PAUSED, EVALUATES], ids=["pause", "evaluation"])
 def test_what_follows_a_long_pause_or_evaluation_is_no_stall(rests) -> None:
     looks = [(100, TRAINS), (150, rests), (2000, rests), (2015, TRAINS)]
     assert stalled(*looks) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("last_step", [100.0, 110.0])
+def test_what_a_job_did_while_nobody_looked_is_no_stall(last_step) -> None:
+    """A Prometheus that was away for an hour: it may have evaluated, or given way."""
+    back = replace(TRAINS, last_step=last_step)
+    assert max(stalled((100, TRAINS), (3700, back), (3715, back))) < 600
 
 
 def test_the_time_without_workers_that_gave_way_does_not_count() -> None:

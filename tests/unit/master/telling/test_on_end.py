@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -159,6 +160,20 @@ def test_a_job_that_failed_before_it_had_a_report_is_told_too(
     ((_, told),) = receiver.posted
     assert (told["state"], told["message"]) == ("failed", "no checkpoint")
     assert told["report"] == {}
+
+
+@pytest.mark.parametrize(("namespace", "runs"), [("ml", False), ("local", True)])
+def test_in_a_cluster_no_command_starts_in_the_folder_that_workers_can_write(
+    namespace, runs, tmp_path, monkeypatch
+) -> None:
+    """There a master starts on the claim, and what it runs has the master's rights."""
+    (tmp_path / "tools").mkdir()
+    planted = tmp_path / "tools" / "report.py"
+    planted.write_text("open('ran', 'w').write('')")
+    monkeypatch.chdir(tmp_path)
+    told = replace(end(tmp_path), namespace=namespace)
+    on_end.tell(OnEndSpec(command=[sys.executable, "tools/report.py"]), told)
+    assert (tmp_path / "ran").exists() is runs
 
 
 def test_a_server_in_trouble_is_asked_again_a_bounded_number_of_times(

@@ -1,5 +1,6 @@
 """The authority of a job: what it signs, and what it refuses to be."""
 
+import asyncio
 import datetime
 import threading
 
@@ -14,7 +15,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from elasticdl.errors import PlatformError, RefusedError
+from elasticdl.job import names
+from elasticdl.job.context import RoleContext
 from elasticdl.job.names import Role
+from elasticdl.master.calls.enrolling import authority_of
 from elasticdl.rpc.tls.certificates import (
     Authority,
     Credentials,
@@ -117,6 +121,41 @@ def test_an_unusable_authority_is_refused_with_its_reason(
     with pytest.raises(PlatformError, match=why) as caught:
         Authority.load(tmp_path)
     assert "tls.existingSecret" in str(caught.value)
+
+
+def master_of(authority_dir):
+    """The context of a master in a pod, as the chart gives it."""
+    environ = {
+        names.ENV_AUTHORITY_DIR: str(authority_dir),
+        names.ENV_CONFIG_MAP: "elasticdl-digits",
+        names.ENV_JOB_DIR: "/data/.elasticdl/jobs/ml/digits",
+        names.ENV_MASTER_ADDRESS: "elasticdl-digits-master.ml.svc:50001",
+        names.ENV_NAMESPACE: "ml",
+        names.ENV_PLATFORM: names.PLATFORM_KUBERNETES,
+        names.ENV_TOKEN: "token",
+    }
+    return RoleContext.from_environ(environ, Role.MASTER)
+
+
+def test_a_master_waits_for_an_authority_that_a_clock_ahead_has_made(tmp_path):
+    key = new_key()
+    write(tmp_path, made(key, begins=10 / 60), key)
+    waited = []
+
+    async def sleep(seconds):
+        waited.append(seconds)
+        write(tmp_path, made(key), key)  # as if that time were over
+
+    authority = asyncio.run(authority_of(master_of(tmp_path), sleep=sleep))
+    assert authority is not None
+    assert len(waited) == 1
+
+
+def test_a_master_does_not_wait_for_hours(tmp_path):
+    key = new_key()
+    write(tmp_path, made(key, begins=3.0), key)
+    with pytest.raises(PlatformError, match="the clock of who made it is ahead"):
+        asyncio.run(authority_of(master_of(tmp_path)))
 
 
 def test_key_and_certificate_have_to_be_of_each_other(tmp_path):

@@ -358,6 +358,19 @@ def test_a_certificate_that_has_ended_opens_no_connection_until_it_is_renewed(
         server.stop(0)
 
 
+@pytest.mark.parametrize(("hours", "anew"), [(0.2, False), (8, True)])
+def test_a_certificate_of_a_clock_that_was_ahead_is_made_anew(hours, anew):
+    """As of a machine whose own clock had local time, until it was set."""
+    authority = Authority.new()
+    name = PeerName("ml", "digits", Role.MASTER, 0, 0)
+    first, next_ = (authority.own(name, hours=24) for _ in range(2))
+    signed = datetime.datetime.now(datetime.UTC)
+    set_back = signed - datetime.timedelta(hours=hours)
+    identity = Identity(first, lambda: next_, now=lambda: set_back)
+    assert identity.renew_if_due()
+    assert (identity.credentials is next_) is anew
+
+
 def test_a_replica_whose_certificate_has_ended_gets_the_next_one(master, monkeypatch):
     """Its master was away, or its machine slept, for longer than that."""
     monkeypatch.setattr(master.authority, "_hours", 1.0 / 3600)
