@@ -7,6 +7,7 @@ from elasticdl.checkpoint import shelf
 from elasticdl.errors import CheckpointError, ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.words import ExitReason, JobState
+from elasticdl.master.calls.heartbeats import fall_back
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.kills import LEAST_KILLS
 from elasticdl.runner.base import ReplicaKey
@@ -369,6 +370,31 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_next_one_while_running(
         assert str(shelf.resolve(rig.job_dir.checkpoints_dir)[0]) == report.checkpoint
 
     rig.run(story, ps__mode=mode, checkpoint__every_seconds=0)
+
+
+def test_what_a_ps_could_not_load_before_a_master_ended_is_no_loss_to_the_next_one(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            _, newest = await two_checkpoints(rig, master)
+            rig.world.damaged.add(newest)
+            rig.kill("ps-0")
+            await rig.until(lambda: master.job.parts.checkpoints.gave_up(newest))
+            await rig.until(lambda: not master.job.parts.holder.rewinding)
+            rewinds = master.job.parts.ledger.rewinds
+        async with rig.serving() as master:
+            job = master.job
+            (ps, *_) = [one for one in job.parts.table.ps() if one is not None]
+            # Its report was on its way when the master that knew of it was killed.
+            fall_back(job, ps, newest, "damaged", now=job.clock())
+            assert job.parts.ledger.rewinds == rewinds
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert report.rewinds == rewinds
+
+    rig.run(story, checkpoint__every_seconds=0)
 
 
 def test_when_no_checkpoint_can_be_loaded_the_job_fails_and_begins_no_new_course(

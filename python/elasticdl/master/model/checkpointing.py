@@ -371,6 +371,10 @@ class Checkpoints:
             self._begin(_in_thread(lambda: shelf.abandon(Path(directory))))
         return bool(found)
 
+    def offers(self, directory: str) -> bool:
+        """Whether the checkpoint is one to go back to."""
+        return any(one.dir == directory for one in self._shelf)
+
     def gave_up(self, directory: str) -> bool:
         """Whether the checkpoint was given up before."""
         return directory in self._dropped

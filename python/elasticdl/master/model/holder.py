@@ -234,15 +234,23 @@ class ModelHolder(abc.ABC):
         return 0.0
 
     def gave_up(self, directory: str) -> bool:
-        """Whether a checkpoint was given up before the replica heard of it."""
-        return self._keeper.gave_up(directory) or self.origin.gave_up(directory)
+        """Whether a checkpoint was given up before the replica heard of it.
+
+        Also by a master before this one, whose list is gone.
+        """
+        if self._keeper.gave_up(directory) or self.origin.gave_up(directory):
+            return True
+        wanted = directory in (self._rewind_dir, self.origin.dir)
+        return not (wanted or self._keeper.offers(directory))
 
     def fall_back(self, member: Member, directory: str, *, now: float) -> str:
         """Take an older checkpoint, since a replica cannot load this one.
 
         Returns why the job cannot go on, "" if it can.
         """
-        if not (self._keeper.give_up(directory) or self.origin.give_up(directory)):
+        older = self._keeper.give_up(directory) or self.origin.give_up(directory)
+        # One of the job's own that a master before this one put away has older ones too.
+        if not older and directory == self.origin.dir:
             return self.origin.advice
         self.go_back(f"{member.name} could not load {directory}", now=now)
         return ""
