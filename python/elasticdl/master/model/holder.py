@@ -249,7 +249,7 @@ class ModelHolder(abc.ABC):
         Returns why the job cannot go on, "" if it can.
         """
         older = self._keeper.give_up(directory) or self.origin.give_up(directory)
-        # One of the job's own that a master before this one put away has older ones too.
+        # One of its own that an earlier master put away has older ones, too.
         if not older and directory == self.origin.dir:
             return self.origin.advice
         self.go_back(f"{member.name} could not load {directory}", now=now)
