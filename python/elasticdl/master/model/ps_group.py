@@ -179,7 +179,18 @@ class PsGroup(ModelHolder):
         Where nobody who lives knows, that of the others: all get each gradient.
         """
         most = max(self._versions.values(), default=0)
-        return self._versions.get(index, most)
+        return max(self._versions.get(index, most), self._least_version())
+
+    def _least_version(self) -> int:
+        """Return a version that all PS have had: each took what counts as trained.
+
+        Whoever was told of more may be gone, a worker and a master together.
+        """
+        queue, spec = self._ledger.queue, self._table.spec
+        if queue is None or spec.ps.mode is UpdateMode.SYNC:
+            return 0
+        last = self._ledger.newest_of(facts.RewindFact)
+        return (last.version if last else 0) + queue.new_steps
 
     def _unheard(self, others: Iterable[Member]) -> Iterator[Member]:
         """Yield the members of an earlier master that have not reported to this one.

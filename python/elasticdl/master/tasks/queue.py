@@ -102,6 +102,7 @@ class TaskQueue:
         self.done_records = 0
         self.done_steps = 0  # of `batch_size` records
         self.told_steps = 0  # as workers said
+        self.new_steps = 0  # of them, those of reports since the last `restore`
 
     @property
     def steps(self) -> int:
@@ -212,6 +213,7 @@ class TaskQueue:
             leased = LeasedTask(task, lease_id, task.workers[-1])
         self._count(leased.task)
         self.told_steps += steps + self._steps(leased.task.credit)
+        self.new_steps += steps
         return leased
 
     def _count(self, task: QueuedTask) -> None:
@@ -399,6 +401,7 @@ class TaskQueue:
         self.done_records = position["done_records"]
         self.done_steps = position["done_steps"]
         self.told_steps = position.get("told_steps", 0)
+        self.new_steps = 0
         self._stopped = position["stopped"]
         self._leases.clear()
         self._waiting.clear()
@@ -437,6 +440,7 @@ class TaskQueue:
             "waiting": [task.tree() for task in self._waiting.values()],
             "leases": [self._lease_tree(i) for i in self._leases.all],
             "blamed": [[i, *counts] for i, counts in self._blamed.items()],
+            "new_steps": self.new_steps,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -459,6 +463,7 @@ class TaskQueue:
                 deadline=tree["deadline"],
             )
 
+        self.new_steps = state.get("new_steps", 0)
         # A snapshot of an older version has those of waiting and leased tasks alone.
         for task_id, failures, deaths in state.get("blamed", ()):
             self._blamed[task_id] = (failures, deaths)

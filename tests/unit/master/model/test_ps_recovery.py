@@ -158,6 +158,34 @@ def test_updates_of_tasks_that_are_done_are_counted_though_no_heartbeat_came_thr
     rig.run(story, checkpoint__every_seconds=0)
 
 
+def test_what_counts_as_trained_was_in_each_ps_though_nobody_lives_who_was_told(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        async def stop_after_four(task) -> None:
+            if len(rig.world.trained) == 4:
+                rig.world.go.clear()
+
+        rig.world.before = stop_after_four
+        async with rig.serving() as master:
+            await rig.until(lambda: not rig.world.go.is_set())
+            await rig.until(lambda: counted_as_trained(master) > 0)
+            trained = master.job.parts.ledger.queue.new_steps
+            assert trained > 0
+        rig.world.mute |= {"ps-0", "ps-1", "worker-0", "worker-1"}
+        async with rig.serving() as master:
+            ps = master.job.parts.holder
+            assert (ps._versions, ps._newest_version(1)) == ({}, trained)
+            ps.go_back("a test", now=master.job.clock())
+            assert ps._newest_version(1) == ps.version
+            rig.world.mute.clear()
+            rig.world.before = None
+            rig.world.go.set()
+            assert (await rig.ended()).status is JobState.SUCCEEDED
+
+    rig.run(story, checkpoint__every_seconds=0)
+
+
 def test_updates_lost_with_a_ps_and_the_master_together_are_counted(rig) -> None:
     """Nobody who knows of them has been heard when the PS asks what it begins with."""
 
