@@ -323,12 +323,13 @@ def test_a_writer_says_how_many_bytes_the_disk_has(group, tmp_path):
     ps = group(1, sync=False, variables=[Variable("big", (40 << 20, 1))])
     ps.ready(value=1.0)
     told = []
-    with ps.servers[0]._changed:  # each is told under the lock, which this test holds
+    # Each part is told under the lock; a busy machine misses one between two looks.
+    with ps.servers[0]._changed:
         ask(ps, "ckpt-1", tmp_path / "version-0")
         while not told or told[-1].pinned_only:
             told += ps.servers[0].figures().snapshots
             ps.servers[0]._changed.wait(0.01)
-    assert 64 << 20 in {done.written for done in told}
+    assert {64 << 20, 128 << 20} & {done.written for done in told}
     assert told[-1].file.bytes > 64 << 20
 
 
