@@ -25,13 +25,15 @@ from tests.e2e.control_plane.test_training_jobs import (
 
 PAGE = ROOT / "docs" / "trainingjob.md"
 PORT = 8099
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("E2E_KEDA"),
+    reason="takes long to build: tests/soak/part-keda runs it",
+)
 
 
 @pytest.fixture(scope="module")
 def keda(control_plane: Any) -> Iterator[Keda]:
     one = Keda(control_plane)
-    if not os.environ.get("E2E_KEDA"):
-        pytest.skip("takes long to build: tests/soak/part-keda runs it")
     one.install()
     try:
         one.start()
