@@ -226,7 +226,11 @@ class EvaluationSpec(SpecModel):
     every_steps: CountOrZero = Field(
         0, description="Interval in model versions; 0 is never."
     )
-    every_seconds: Seconds = Field(0.0, description="Interval in seconds; 0 is never.")
+    every_seconds: Seconds = Field(
+        0.0,
+        description="Interval in seconds, without PS from the end of one evaluation to "
+        "the next, since nobody trains meanwhile; 0 is never.",
+    )
     start_delay_seconds: Seconds = Field(
         0.0, description="Seconds before the first evaluation by time."
     )

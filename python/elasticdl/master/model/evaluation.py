@@ -65,6 +65,10 @@ class EvaluationSchedule:
         self._time = now
         self._epochs = max(self._epochs, epochs_done)
 
+    def nobody_trains(self, now: float) -> None:
+        """Count the time until the next round from now on."""
+        self._time = max(self._time, now)
+
     def rewound(self, *, version: int, epochs_done: int) -> None:
         """Note that training went back: repeated epochs are evaluated again."""
         step = self.spec.every_steps

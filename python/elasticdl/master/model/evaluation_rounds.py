@@ -123,6 +123,7 @@ class Rounds:
         self._signals = signals
         self._side = side
         self._pins = pins
+        self._opened_at = -1  # which version, of the newest round of this master
         self._on_action: Callable[[Action], None] = ignore
         self._shards: tuple[Shard, ...] = ()
         self._records_per_task = (
@@ -230,18 +231,24 @@ class Rounds:
 
     def tick(self, *, version: int, epochs_done: int, now: float) -> None:
         """Open a round if one is due and none is in progress."""
+        if self.stops_training:
+            # Else one that takes longer than the interval would follow the other.
+            self.schedule.nobody_trains(now)
         if self.current is not None or not self.possible:
             return
         why, self._again = self._again, ""
         why = why or (
             self.schedule.due(version=version, epochs_done=epochs_done, now=now) or ""
         )
+        if why == evaluation.TIME and not self._pins and version == self._opened_at:
+            return  # nothing was trained since; there is nothing new to measure
         if why:
             self.open(why, version=version, epochs_done=epochs_done, now=now)
 
     def open(self, why: str, *, version: int, epochs_done: int, now: float) -> None:
         """Open a round: pin a snapshot, or begin at once without PS."""
         self._number += 1
+        self._opened_at = version
         self.schedule.opened(version=version, epochs_done=epochs_done, now=now)
         self.current = Round(
             self._number,

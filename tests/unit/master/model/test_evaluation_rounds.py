@@ -3,12 +3,13 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.job.heartbeats import SnapshotDone
-from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.spec.job import EvaluationSpec, JobSpec
 from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.master.happenings import Evaluated
 from elasticdl.master.model import callbacks, evaluation
@@ -232,3 +233,23 @@ def test_training_goes_on_beside_a_round_on_a_snapshot(ledger) -> None:
     course = Course(ledger, [], pins=1)
     course.rounds.open("test", version=4, epochs_done=0, now=0.0)
     assert not course.rounds.stops_training
+
+
+@pytest.mark.parametrize("interval", [0.001, 2.0])
+def test_a_round_that_takes_longer_than_its_interval_leaves_time_to_train(
+    ledger, interval
+) -> None:
+    course = Course(ledger, [])
+    course.rounds.schedule.take_spec(EvaluationSpec(every_seconds=interval))
+    tick = partial(course.rounds.tick, epochs_done=0)
+    tick(version=4, now=interval)
+    assert course.rounds.current is not None
+    tick(version=4, now=10.0)  # it is still under way
+    course.measure(0.5, version=4)
+    assert course.rounds.current is None
+    tick(version=4, now=10.0 + interval)
+    assert course.rounds.current is None  # nothing was trained meanwhile
+    tick(version=5, now=10.0 + interval / 2)
+    assert course.rounds.current is None
+    tick(version=5, now=10.0 + interval)
+    assert course.rounds.current is not None
