@@ -227,9 +227,7 @@ class EvaluationSpec(SpecModel):
         0, description="Interval in model versions; 0 is never."
     )
     every_seconds: Seconds = Field(
-        0.0,
-        description="Interval in seconds, without PS from the end of one evaluation to "
-        "the next, since nobody trains meanwhile; 0 is never.",
+        0.0, description="Interval in seconds, without PS between two; 0 is never."
     )
     start_delay_seconds: Seconds = Field(
         0.0, description="Seconds before the first evaluation by time."
@@ -241,9 +239,7 @@ class EvaluationSpec(SpecModel):
 class CheckpointSpec(SpecModel):
     """Where and when checkpoints are written."""
 
-    dir: str = Field(
-        "", description="Folder; empty is `checkpoints` in the job's folder."
-    )
+    dir: str = Field("", description="Folder; empty: `checkpoints` in the job's.")
     every_steps: CountOrZero = Field(
         0, description="Interval in model versions; 0 is never by steps."
     )
