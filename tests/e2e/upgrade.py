@@ -23,6 +23,7 @@ import pytest
 from elasticdl.job.status import JobStatus
 from elasticdl.job.words import JobState
 from helm_python import HelmError
+from ruamel.yaml import YAML
 
 from tests.e2e.jobs.conftest import make_namespace
 from tests.e2e.jobs.job import JobInCluster
@@ -39,8 +40,7 @@ LONG = {
     "ps": {"replicas": 1},
     "worker": {"replicas": WORKERS, "resources": SMALL},
 }
-# Those of older charts, which running pods go by: a platform that makes others takes
-# them away, and nothing of old jobs can be replaced (docs/priorities.md).
+# Of charts in which they could not be set.
 OLD_CLASSES = {
     "high": {
         "name": "high",
@@ -192,12 +192,25 @@ def moves(job: JobInCluster, helm: Helm, images: Values) -> JobInCluster:
     return upgraded
 
 
+def classes_of(chart: Path) -> Values:
+    """Return the classes that a chart makes, which its running pods go by.
+
+    A platform that makes others takes them away, and nothing of its jobs can be
+    replaced (docs/priorities.md).
+    """
+    said = YAML(typ="safe").load(chart / "values.yaml").get("priorityClasses")
+    if not isinstance(said, dict) or "high" not in said:
+        return OLD_CLASSES
+    return {role: said[role] for role in OLD_CLASSES}
+
+
 def upgrade(own: OwnCluster, old_chart: Path, old_tag: str, new_tag: str) -> None:
     """Do all of it in one namespace."""
     kube = Kube(own.kubectl, "", NAMESPACE, own.kubeconfig)
     old = Helm(NAMESPACE, "", own.kubeconfig, old_chart)
     new = Helm(NAMESPACE, "", own.kubeconfig)
     registry = {"registry": own.registry}
+    classes = classes_of(old_chart)
     make_namespace(kube)
     try:
         old.install("elasticdl", {})
@@ -207,7 +220,7 @@ def upgrade(own: OwnCluster, old_chart: Path, old_tag: str, new_tag: str) -> Non
             for name in ("stays", "moves")
         )
         before = stay.uids()
-        new.upgrade("elasticdl", {"images": registry, "priorityClasses": OLD_CLASSES})
+        new.upgrade("elasticdl", {"images": registry, "priorityClasses": classes})
         say("the platform is this tree's")
         stays_as_it_is(stay, before)
         moved = moves(move, new, {**registry, "tag": new_tag})
@@ -221,8 +234,8 @@ def upgrade(own: OwnCluster, old_chart: Path, old_tag: str, new_tag: str) -> Non
     finally:
         for release in ("stays", "moves", "elasticdl"):
             new.uninstall(release)
-        for name in OLD_CLASSES:
-            kube.delete("priorityclass", name)
+        for one in classes.values():
+            kube.delete("priorityclass", one["name"])
         kube.delete("namespace", NAMESPACE, wait=True)
 
 
