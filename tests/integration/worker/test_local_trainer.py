@@ -12,7 +12,7 @@ from elasticdl.job.tasks import ModelVersion
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.trainer import LocalTrainer
 from elasticdl.worker.steps.variable_step import VariableStep
-from elasticdl.worker.trainer import BatchPosition, NanLossError
+from elasticdl.worker.trainer import BatchPosition, InModel, NanLossError
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 
 
@@ -143,7 +143,7 @@ def test_averages_are_in_the_model_once_it_is_exported_or_loaded(
     store.write_manifest(tmp_path, manifest)
     loaded = definition(text)
     FixedTrainer(loaded.model, tmp_path)  # of evaluation and prediction jobs
-    assert trainer.values(ModelVersion(AVERAGE)) is None
+    assert trainer.values(ModelVersion(AVERAGE)) == InModel(6)
     for some in (module, loaded):
         for mine, mean in zip(weights(some), averages, strict=True):
             np.testing.assert_allclose(mine, mean, rtol=1e-5, atol=1e-6)

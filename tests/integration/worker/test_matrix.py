@@ -26,7 +26,7 @@ from elasticdl.worker.local.trainer import LocalTrainer
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.tasks.records import LoadedTask
-from elasticdl.worker.trainer import BatchPosition
+from elasticdl.worker.trainer import BatchPosition, InModel
 from elasticdl.worker.uses.evaluator import Evaluator
 from elasticdl.worker.uses.model_values import ModelValues
 
@@ -190,7 +190,7 @@ def product_of(module, rig, ps_group):
             variables = trainable_variables(definition.model)
             weights.append(
                 [v.numpy() for v in variables]
-                if values is None
+                if isinstance(values, InModel)
                 else [np.array(v) for v in values.trainable]
             )
         state = {v.path: v.numpy() for v in definition.model.non_trainable_variables}
