@@ -4,18 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.e2e.control_plane.external_metrics import served
 from tests.e2e.control_plane.test_training_jobs import (
-    ROOT,
-    Json,
     Namespace,
+    example,
     manifest,
     until,
 )
-
-PAGE = ROOT / "docs" / "trainingjob.md"
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +24,6 @@ def ml(control_plane, priority_classes, tmp_path_factory):
     control_plane.kubectl("delete", "namespace", "autoscaled", "--wait=false")
 
 
-def autoscaler() -> Json:
-    """The one of docs/trainingjob.md, by the length of a queue."""
-    blocks = [part.partition("```")[0] for part in PAGE.read_text().split("```yaml\n")]
-    (text,) = [one for one in blocks if "kind: HorizontalPodAutoscaler" in one]
-    made: Json = yaml.safe_load(text)
-    return made
-
-
 def test_an_autoscaler_sizes_a_job_by_an_external_metric(
     ml: Namespace, control_plane, tmp_path: Path
 ) -> None:
@@ -43,7 +31,7 @@ def test_an_autoscaler_sizes_a_job_by_an_external_metric(
     queue.write_text("50")
     ml.kubectl("apply", "-f-", text=json.dumps(manifest("digits")))
     ml.until_accepted("digits")
-    wanted = autoscaler()
+    wanted = example("HorizontalPodAutoscaler")
     # Kubernetes waits five minutes before it takes anything away.
     calm = {"scaleDown": {"stabilizationWindowSeconds": 0}}
     wanted["spec"]["behavior"] = calm

@@ -12,18 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.e2e.control_plane.operators.keda import Keda
 from tests.e2e.control_plane.test_training_jobs import (
-    ROOT,
-    Json,
     Namespace,
+    example,
     manifest,
     until,
 )
 
-PAGE = ROOT / "docs" / "trainingjob.md"
 PORT = 8099
 pytestmark = pytest.mark.skipif(
     not os.environ.get("E2E_KEDA"),
@@ -70,14 +67,6 @@ def served(control_plane: Any, folder: Path) -> Iterator[None]:
         process.wait()
 
 
-def scaled_object() -> Json:
-    """The one of docs/trainingjob.md."""
-    blocks = [part.partition("```")[0] for part in PAGE.read_text().split("```yaml\n")]
-    (text,) = [one for one in blocks if "kind: ScaledObject" in one]
-    made: Json = yaml.safe_load(text)
-    return made
-
-
 def test_keda_sizes_a_job_by_what_an_address_says(
     ml: Namespace, keda: Keda, control_plane: Any, tmp_path: Path
 ) -> None:
@@ -89,7 +78,7 @@ def test_keda_sizes_a_job_by_what_an_address_says(
     def size() -> int:
         return int(ml.specification("digits")["worker"]["replicas"])
 
-    wanted = scaled_object()
+    wanted = example("ScaledObject")
     [trigger] = wanted["spec"]["triggers"]
     trigger["metadata"]["url"] = f"http://127.0.0.1:{PORT}/{queue.name}"
     # KEDA looks, and Kubernetes waits before it takes away, for minutes.

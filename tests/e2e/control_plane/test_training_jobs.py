@@ -61,6 +61,15 @@ def is_ready(port: int) -> bool:
         return False
 
 
+def example(kind: str) -> Json:
+    """The object of this kind that docs/trainingjob.md shows."""
+    page = (ROOT / "docs" / "trainingjob.md").read_text()
+    blocks = [part.partition("```")[0] for part in page.split("```yaml\n")]
+    (text,) = [one for one in blocks if f"kind: {kind}" in one]
+    made: Json = yaml.safe_load(text)
+    return made
+
+
 class Namespace:
     """A namespace with a platform that has TrainingJobs, and a user's kubectl."""
 

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from elasticdl.sql import planning
 from elasticdl.sql.data import embedded
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import ColumnPlan, Head, Kind, LabelPlan, Schema, Stored
 from elasticdl.sql.problems import StatementError
-from elasticdl.sql.registry import Description, ModelVersion, Registry
+from elasticdl.sql.registry import Description
 from elasticdl.sql.running import predict
 from elasticdl.sql.running.session import Session
-from elasticdl.sql.running.train import prepare
 
-
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    def run_job(*_: object) -> Any:
-        raise AssertionError("no job is run here")
-
-    source = open_source("", folder=tmp_path)
-    yield Session(source, Registry(tmp_path / "models"), run_job, lambda _: None)
-    source.close()
-
-
-def _read(text: str) -> Any:
-    (statement,) = planning.read_statements(text, "duckdb")
-    return statement
-
-
-def _train(session: Session, text: str, folder: Path) -> Any:
-    version = ModelVersion("m", 1, folder / "version")
-    return prepare(session, _read(text), text, version)
+from tests.unit.sql.ready import read, train
 
 
 def test_amounts_that_begin_as_a_few_numbers_are_not_taken_for_classes(
@@ -48,12 +26,12 @@ def test_amounts_that_begin_as_a_few_numbers_are_not_taken_for_classes(
     rows = "SELECT i AS x, i // 1000 AS amount FROM range(40_000) t(i)"
     text = f"{rows} LABEL amount INTO m"
     with pytest.raises(StatementError) as caught:
-        _train(session, text, tmp_path)
+        train(session, text, tmp_path)
     (problem,) = caught.value.problems
     assert text[problem.at.offset :].startswith("amount INTO")
     assert "has 40 different numbers, of which the first rows had few" in str(problem)
     named = f"{rows} TO TRAIN DNNClassifier LABEL amount INTO m"
-    made = _train(session, named, tmp_path / "named")
+    made = train(session, named, tmp_path / "named")
     assert len(made.shards.classes) == 40
 
 
@@ -64,7 +42,7 @@ def test_long_texts_need_no_more_memory(
     monkeypatch.setattr(embedded, "MEMORY_LIMIT", "300MiB")
     select = "SELECT i AS x, repeat('a' || i % 9, 10_000) AS t "
     select += "FROM range(30_000) t(i)"
-    statement = _read(f'{select} TO PREDICT "{tmp_path}/to.parquet" USING m')
+    statement = read(f'{select} TO PREDICT "{tmp_path}/to.parquet" USING m')
     label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
     columns = (ColumnPlan("x", "x", Stored.FLOAT),)
     about = Description(columns, label, Schema(()), "DNNClassifier")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from elasticdl.errors import DataError, JobError, SpecError
 from elasticdl.job.values.checking import validate
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values
-from elasticdl.sql import planning
 from elasticdl.sql.data import results, shards
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import (
@@ -30,7 +28,6 @@ from elasticdl.sql.plan import (
 from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import (
     Description,
-    ModelVersion,
     Registry,
     write_description,
 )
@@ -39,7 +36,9 @@ from elasticdl.sql.running.questions import parts_of
 from elasticdl.sql.running.session import Bars, Session
 from elasticdl.sql.running.staging import stage
 from elasticdl.sql.running.statements import run
-from elasticdl.sql.running.train import keep, prepare
+from elasticdl.sql.running.train import keep
+
+from tests.unit.sql.ready import read, train
 
 _TWO = "SELECT 1 AS x, 2 AS X, 1 AS y"
 
@@ -50,30 +49,10 @@ def _values() -> ValuesFile:
     return validate({"kind": "job", "job": job})
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    def run_job(*_: object) -> Any:
-        raise AssertionError("no job is run here")
-
-    source = open_source("", folder=tmp_path)
-    yield Session(source, Registry(tmp_path / "models"), run_job, lambda _: None)
-    source.close()
-
-
 def _about(*columns: str) -> Description:
     plans = tuple(ColumnPlan(one, one, Stored.FLOAT) for one in columns)
     label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
     return Description(plans, label, Schema(()), "DNNClassifier")
-
-
-def _read(text: str) -> Any:
-    (statement,) = planning.read_statements(text, "duckdb")
-    return statement
-
-
-def _train(session: Session, text: str, folder: Path) -> Any:
-    version = ModelVersion("m", 1, folder / "version")
-    return prepare(session, _read(text), text, version)
 
 
 def test_two_columns_of_one_name_are_refused_in_every_statement(
@@ -86,7 +65,7 @@ def test_two_columns_of_one_name_are_refused_in_every_statement(
         f"WITH validation.select = '{_TWO}' LABEL y INTO m"
     )
     with pytest.raises(SpecError, match=r"validation\.select: the query has two"):
-        _train(session, text, tmp_path)
+        train(session, text, tmp_path)
 
 
 def test_a_column_that_the_validation_rows_lack_is_named(
@@ -97,11 +76,11 @@ def test_a_column_that_the_validation_rows_lack_is_named(
         "WITH validation.select = 'SELECT 1 AS z' LABEL y INTO m"
     )
     with pytest.raises(SpecError, match=r"no column `x`, which.*no column `y`"):
-        _train(session, text, tmp_path)
+        train(session, text, tmp_path)
 
 
 @pytest.mark.parametrize("select", ["SELECT 1 AS x FROM nowhere", "SELECT 1 AS z"])
-def test_mistakes_of_validation_select_have_a_caret_before_rows_are_read(
+def test_mistakes_of_validation_select_have_a_caret_before_rows_areread(
     session: Session, tmp_path: Path, select: str
 ) -> None:
     text = (
@@ -109,7 +88,7 @@ def test_mistakes_of_validation_select_have_a_caret_before_rows_are_read(
         f"WITH validation.select = '{select}' LABEL y INTO m"
     )
     with pytest.raises(StatementError) as caught:
-        _train(session, text, tmp_path)
+        train(session, text, tmp_path)
     (problem,) = caught.value.problems
     assert text[problem.at.offset :].startswith(f"'{select}'")
     assert not list(tmp_path.rglob("rows.parquet"))
@@ -125,7 +104,7 @@ def test_validation_rows_of_another_kind_are_refused(
     )
     told = r"validation\.select: column `x` is integer .*trained with text; CAST"
     with pytest.raises(SpecError, match=told):
-        _train(session, text, tmp_path)
+        train(session, text, tmp_path)
 
 
 def test_a_dot_in_a_columns_name_is_a_part_of_it(
@@ -151,7 +130,7 @@ def test_columns_may_have_any_name_in_an_explanation(
     listed = ", ".join(f"(i * {k}) % 7 AS {n}" for k, n in enumerate(names, 1))
     about = _about(*names)
     text = f"SELECT {listed}, i % 2 AS y FROM range(50) t(i) TO EXPLAIN m"
-    statement = _read(text)
+    statement = read(text)
     assert explain.prepare(session, statement, about, tmp_path) == 50
     rows = pq.read_table(tmp_path / "exchanged.parquet").to_pylist()
     assert len(rows) == 50 * (len(names) + 1)
@@ -179,7 +158,7 @@ def test_columns_may_have_any_name_in_an_explanation(
 def test_a_question_about_no_rows_prepares_none(
     session: Session, tmp_path: Path, verb: str, parts: Any
 ) -> None:
-    statement = _read(f"SELECT 1.5 AS x, 1 AS y WHERE false TO {verb} m")
+    statement = read(f"SELECT 1.5 AS x, 1 AS y WHERE false TO {verb} m")
     assert parts.prepare(session, statement, _about("x"), tmp_path) == 0
 
 
@@ -188,12 +167,12 @@ def test_a_label_of_one_value_in_many_rows_is_refused(
 ) -> None:
     text = "SELECT i AS x, 'a' AS y FROM range(12000) t(i) LABEL y INTO m"
     with pytest.raises(DataError, match="one value alone"):
-        _train(session, text, tmp_path)
+        train(session, text, tmp_path)
 
 
 def test_a_label_may_be_named_with_its_table(session: Session, tmp_path: Path) -> None:
     rows = "SELECT i AS x, i % 2 AS y FROM range(9) t(i)"
-    statement = _read(f"{rows} TO EVALUATE m LABEL t.y")
+    statement = read(f"{rows} TO EVALUATE m LABEL t.y")
     assert evaluate.prepare(session, statement, _about("x"), tmp_path) == 9
 
 
@@ -212,7 +191,7 @@ def test_a_column_that_would_come_back_as_another_type_is_refused(
     )
     told = r"`u` is a UNION.*`v` is a STRUCT.*`w` is a TUPLE.*leave it out, or CAST it"
     with pytest.raises(SpecError, match=told):
-        predict.prepare(session, _read(text), _about("x"), tmp_path)
+        predict.prepare(session, read(text), _about("x"), tmp_path)
     assert not (tmp_path / "rows.parquet").exists()
 
 
@@ -222,7 +201,7 @@ def test_a_column_may_have_the_name_of_the_engines_own(
     names = ("file_row_number", "record", "source", "filename", "file_index")
     listed = ", ".join(f"i * {k} AS {name}" for k, name in enumerate(names, 1))
     text = f"SELECT {listed} FROM range(5) t(i) TO PREDICT out USING m"
-    statement = _read(text)
+    statement = read(text)
     label = LabelPlan("y", Kind.NUMBER, Head.NUMBER)
     about = replace(_about("record"), label=label)
     assert predict.prepare(session, statement, about, tmp_path) == 5
@@ -269,10 +248,10 @@ def test_an_infinity_in_the_rows_of_a_question_is_named(
     rows = "SELECT 'inf'::DOUBLE AS X, 1 AS y"
     for place in ("p", "e"):
         (tmp_path / place).mkdir()
-    statement = _read(f"{rows} TO PREDICT USING m")
+    statement = read(f"{rows} TO PREDICT USING m")
     with pytest.raises(DataError, match="column `X` is infinite in 1 row"):
         predict.prepare(session, statement, _about("x"), tmp_path / "p")
-    statement = _read(f"{rows} TO EVALUATE m")
+    statement = read(f"{rows} TO EVALUATE m")
     with pytest.raises(DataError, match="column `X` is infinite in 1 row"):
         evaluate.prepare(session, statement, _about("x"), tmp_path / "e")
 
@@ -283,7 +262,7 @@ def test_a_number_that_a_model_has_not_is_named_with_its_column(
 ) -> None:
     about = replace(_about(), columns=(ColumnPlan("x", "x", Stored.FLOAT, longest),))
     (tmp_path / "p").mkdir()
-    statement = _read(f"SELECT {value} AS x TO PREDICT USING m")
+    statement = read(f"SELECT {value} AS x TO PREDICT USING m")
     with pytest.raises(DataError, match=r"column `x` .*is beyond 3\.4e38.* in 1 row"):
         predict.prepare(session, statement, about, tmp_path / "p")
 
@@ -306,7 +285,7 @@ def test_a_label_of_another_kind_than_the_regressors_is_refused_at_start(
     session: Session, tmp_path: Path, kind: Kind, value: str, told: str
 ) -> None:
     about = replace(_about("x"), label=LabelPlan("y", kind, Head.NUMBER))
-    statement = _read(f"SELECT 1 AS x, {value} AS y TO EVALUATE m")
+    statement = read(f"SELECT 1 AS x, {value} AS y TO EVALUATE m")
     if not told:
         assert evaluate.prepare(session, statement, about, tmp_path) == 1
         return
@@ -324,7 +303,7 @@ def test_a_metric_of_two_classes_is_not_dropped_where_a_third_comes_late(
         "WITH validation.metrics = 'AUC' LABEL y INTO m"
     )
     with pytest.raises(StatementError, match=r"AUC does not go .* `y` has 3 classes"):
-        _train(session, text, tmp_path)
+        train(session, text, tmp_path)
 
 
 def test_a_view_is_no_place_for_answers(session: Session, tmp_path: Path) -> None:
@@ -335,7 +314,7 @@ def test_a_view_is_no_place_for_answers(session: Session, tmp_path: Path) -> Non
         ("EXPLAIN m INTO v", explain),
         ("EXPLAIN m USING IntegratedGradients INTO v", gradients),
     ):
-        statement = _read(f"SELECT 1 AS x, 1 AS y TO {text}")
+        statement = read(f"SELECT 1 AS x, 1 AS y TO {text}")
         with pytest.raises(DataError, match="table v cannot be written"):
             parts.prepare(session, statement, _about("x"), tmp_path)
     assert not (tmp_path / "rows.parquet").exists()
@@ -383,7 +362,7 @@ def test_answers_that_no_table_takes_are_kept(tmp_path: Path) -> None:
     session = Session(
         source, Registry(tmp_path / "models"), lambda _: None, lambda _: None
     )
-    statement = _read("SELECT 1 AS x TO PREDICT p USING m")
+    statement = read("SELECT 1 AS x TO PREDICT p USING m")
     folder = tmp_path / "work"
     (folder / "outputs").mkdir(parents=True)
     assert predict.prepare(session, statement, _about("x"), folder) == 1
@@ -407,7 +386,7 @@ def test_a_file_that_cannot_be_written_is_told_before_a_job_runs(
 ) -> None:
     for place in ("nowhere/p.csv", "folder.csv"):
         (tmp_path / "folder.csv").mkdir(exist_ok=True)
-        statement = _read(f"SELECT 1 AS x TO PREDICT '{tmp_path / place}' USING m")
+        statement = read(f"SELECT 1 AS x TO PREDICT '{tmp_path / place}' USING m")
         with pytest.raises(DataError, match=r"\.csv: cannot be written; expected a"):
             predict.prepare(session, statement, _about("x"), tmp_path)
 
@@ -425,7 +404,7 @@ def test_an_answer_that_is_no_number_is_null_and_told(
     head = {0: Head.NUMBER, 2: Head.BINARY, 3: Head.CLASSES}[num_classes]
     label = LabelPlan("y", Kind.TEXT, head, num_classes, tuple("abc"[:num_classes]))
     about = replace(_about("x"), label=label)
-    statement = _read("SELECT i AS x FROM range(2) t(i) TO PREDICT USING m")
+    statement = read("SELECT i AS x FROM range(2) t(i) TO PREDICT USING m")
     predict.prepare(session, statement, about, tmp_path)
     nan = float("nan")
     some = [[nan] * 3, [0.2, 0.7, 0.1]] if num_classes == 3 else [nan, 0.25]
@@ -449,7 +428,7 @@ def test_explain_looks_at_as_many_rows_as_the_statement_says(
     """The attribute was taken, and had no effect."""
     found = []
     for seed in ("", ", explain.seed = 7"):
-        statement = _read(
+        statement = read(
             "SELECT i AS x, i % 2 AS y FROM range(900) t(i) TO EXPLAIN m WITH "
             f"explain.num_rows = 30{seed} USING {using}"
         )
@@ -477,12 +456,12 @@ def test_what_a_statement_writes_is_not_set_elsewhere(
     told = "is what the statement makes; take it out"
     if path != "job.export":
         with pytest.raises(StatementError, match=told):
-            _read(
+            read(
                 f"SELECT 1 AS y TO TRAIN DNNClassifier WITH {path} = 'x' LABEL y INTO m"
             )
 
 
-def test_a_metric_that_does_not_go_with_a_model_is_told_before_rows_are_read(
+def test_a_metric_that_does_not_go_with_a_model_is_told_before_rows_areread(
     session: Session,
 ) -> None:
     with session.registry.adding("m") as version:
@@ -523,12 +502,12 @@ def test_a_folder_may_have_a_name_that_engines_take_for_a_pattern(
     """Statistics were of the rows of other folders too, whose names it stood for."""
     text = "SELECT i AS x, i % 2 AS y FROM range(50) t(i) LABEL y INTO m"
     for name in ("a1", "a[1]", "a*", "a?"):
-        made = _train(session, text, tmp_path / name)
+        made = train(session, text, tmp_path / name)
         assert made.statistics.num_rows == made.shards.num_training
         assert made.statistics.of(Measured("x")).num_rows < 50
         folder = tmp_path / f"p{name}"
         folder.mkdir()
-        statement = _read("SELECT i AS x FROM range(5) t(i) TO PREDICT USING m")
+        statement = read("SELECT i AS x FROM range(5) t(i) TO PREDICT USING m")
         assert predict.prepare(session, statement, _about("x"), folder) == 5
         (folder / "outputs").mkdir()
         answers = {"record": range(5), "prediction": pa.array([0.5] * 5, pa.float32())}
