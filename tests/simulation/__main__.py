@@ -45,6 +45,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("--seeds", type=_range, default=range(500), metavar="A:B")
     parser.add_argument("--only", default="", help="faults, with commas between")
+    parser.add_argument("--local", action="store_true", help="strategy local")
     parser.add_argument("--verbose", action="store_true", help="tell the course")
     parser.add_argument("--twice", action="store_true", help="compare two runs")
     parser.add_argument("--most-failures", type=int, default=1_000_000)
@@ -60,9 +61,17 @@ def main() -> int:
         action="store_true",
         help="pushes have the ids of the job's before (initFrom): many seeds must fail",
     )
+    parser.add_argument(
+        "--trains-on",
+        action="store_true",
+        help="a worker trains on while it evaluates what it has: with --local some of "
+        "the seeds must fail",
+    )
     options = parser.parse_args()
     if options.jobs > 1:
-        switches = ("strict", "lose_a_record", "ids_of_before", "twice")
+        switches = (
+            "strict", "lose_a_record", "ids_of_before", "twice", "local", "trains_on",
+        )  # fmt: skip
         kept = [f"--{one.replace('_', '-')}" for one in switches if vars(options)[one]]
         if options.only:
             kept += ["--only", options.only]
@@ -88,15 +97,19 @@ def main() -> int:
         from elasticdl.rpc.ps import client as ps_client
 
         ps_client.new_source = lambda worker, generation: f"{worker}-{generation}"
+    if options.trains_on:
+        from elasticdl.master.model.evaluation_rounds import Rounds
+
+        Rounds.stops_training = property(lambda _: False)
     only = tuple(filter(None, options.only.split(",")))
     began, failed, simulated = time.perf_counter(), [], 0.0
     known: dict[str, list[int]] = {}
     for seed in options.seeds:
-        outcome = run(seed, only=only, verbose=options.verbose)
+        outcome = run(seed, only=only, local=options.local, verbose=options.verbose)
         simulated += outcome.seconds
         found = list(outcome.problems)
         if options.twice:
-            again = run(seed, only=only)
+            again = run(seed, only=only, local=options.local)
             if again.mark != outcome.mark:
                 found.append(f"not repeatable: {outcome.mark}, then {again.mark}")
         causes = [None if options.strict else cause_of(one) for one in found]

@@ -35,7 +35,12 @@ def beginning(scenario: Scenario, *, verbose: bool) -> Beginning | None:
     first = _of(scenario, scenario.earlier)
     settings = toys.settings
     toys.settings = replace(
-        settings, sync=first.sync, slowest_step=1.0, feed_seconds=0.0, validation=0
+        settings,
+        sync=first.sync,
+        slowest_step=1.0,
+        feed_seconds=0.0,
+        validation=0,
+        keeps_best=False,
     )
     world = World(-1 - scenario.seed, verbose=verbose)
     try:
@@ -70,4 +75,5 @@ def _of(scenario: Scenario, earlier: Earlier) -> Scenario:
         faults=(),
         edits=(),
         evaluation=Evaluation(),
+        strategy="parameterServer",
     )

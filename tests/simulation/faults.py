@@ -79,6 +79,11 @@ class Faults:
     def kill_master(self, fault: Fault) -> None:
         self._kill(self._master)
 
+    def kill_worker_and_master(self, fault: Fault) -> None:
+        self._kill(self._one(Role.WORKER, fault))
+        pause = min(1.0, fault.seconds / 10)
+        self._kernel.later(pause, lambda: self._kill(self._master))
+
     def kill_all_ps(self, fault: Fault) -> None:
         for process in self._living(Role.PS):
             self._kill(process)
@@ -115,6 +120,9 @@ class Faults:
 
     def kill_ps_at_write(self, fault: Fault) -> None:
         self._deaths.append(("ps", fault.number % 6))
+
+    def kill_worker_at_write(self, fault: Fault) -> None:
+        self._deaths.append(("worker", fault.number % 6))
 
     def kill_master_at_step(self, fault: Fault) -> None:
         self._deaths.append(("step", fault.number))
@@ -265,7 +273,7 @@ class Faults:
         self._kernel.later(4.0, lambda: self._kill(self._master))
 
     def damage_checkpoint(self, fault: Fault) -> None:
-        """A bit of the newest checkpoint flips; a PS has to load one then."""
+        """A bit of the newest checkpoint flips; somebody has to load one then."""
         folder = Path(self._world.root) / "job" / "checkpoints"
         found = sorted(
             folder.glob("version-*/shard-*"), key=lambda path: path.stat().st_mtime_ns
@@ -283,7 +291,8 @@ class Faults:
             file.write(bytes([byte[0] ^ 255]))
         self._note(f"{newest.name} is damaged")
         self._world.damaged.add(str(newest))
-        self.kill_ps(fault)
+        holder = Role.WORKER if self._scenario.local else Role.PS
+        self._kill(self._one(holder, fault))
 
     # -- edits of the values file ------------------------------------------------
 

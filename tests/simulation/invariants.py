@@ -6,6 +6,7 @@ toy model's numbers say how often each record was applied.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +24,7 @@ from elasticdl.master.tasks.queue_plan import QueuePlan
 
 from tests.simulation import disk
 from tests.simulation.scenario import Scenario
-from tests.simulation.toy_evaluation import seen_in
+from tests.simulation.toy_evaluation import AWAY, seen_in
 from tests.simulation.world import World
 
 # Faults in which nothing that a worker or a PS did is lost.
@@ -52,6 +53,7 @@ def problems(world: World, scenario: Scenario) -> Iterator[str]:
     yield from _final(world, scenario)
     yield from _losses(world, scenario)
     yield from _evaluations(world, scenario)
+    yield from _exports(world, scenario)
     yield from _audit(world)
     if world.seen.while_paused:
         yield f"a task was given out at {world.seen.while_paused[0]:.2f} s, in a pause"
@@ -122,8 +124,9 @@ def _final(world: World, scenario: Scenario) -> Iterator[str]:
     for ps, whole in enumerate(found):
         applied = whole[: scenario.num_records * world.epochs]
         missing = np.flatnonzero(applied < 1)
-        live = world.losses.trained(ps)[: applied.size]
-        unsaved = np.flatnonzero((applied < 1) & (live >= 1))
+        live = world.losses.trained(ps)
+        held = live[: applied.size] if live is not None else np.zeros(applied.size)
+        unsaved = np.flatnonzero((applied < 1) & (held >= 1))
         if len(unsaved):
             yield (
                 f"the last checkpoint lacks {len(unsaved)} records that PS {ps} had "
@@ -271,6 +274,41 @@ def _evaluations(world: World, scenario: Scenario) -> Iterator[str]:
     # A PS that was lost after the round may have begun with fewer updates.
     if [updates for updates, _ in last] != held and not _lossy(world, scenario):
         yield f"the last round saw {last}, the job ended with {held}"
+
+
+def _exports(world: World, scenario: Scenario) -> Iterator[str]:
+    """The model that is kept is the one that was measured; the last one is saved."""
+    report = folder.read_report(world.job_dir)
+    if report is None or not scenario.evaluation.keeps_best:
+        return
+    where = Path(world.exports)
+    best = report.best
+    if best is not None:
+        measured = [each for each, _ in seen_in(best.metrics, scenario.num_ps)]
+        kept = _sums(where / "best", scenario)
+        if kept != measured:
+            yield f"the best model has {kept}, its round measured {measured}"
+        away = [one.metrics[AWAY] for one in report.evaluations]
+        if not scenario.faults and best.metrics[AWAY] > min(away):
+            yield f"the best model is {best.metrics[AWAY]} away, a round {min(away)}"
+    if world.platform.ended != ExitCode.OK:
+        return
+    if best is None:
+        yield "the job succeeded and kept no model as the best one"
+    began, _ = _began(world, scenario)
+    whole = counts(Path(report.checkpoint), world, scenario)
+    held = [float(each.sum()) + sum_ for each, sum_ in zip(whole, began, strict=True)]
+    if _sums(where, scenario) != held and not _lossy(world, scenario):
+        yield f"the model has {_sums(where, scenario)}, the last checkpoint {held}"
+
+
+def _sums(where: Path, scenario: Scenario) -> list[float]:
+    """Return the sum of each PS's numbers in an exported model; [] without one."""
+    path = where / "model.json"
+    if not path.exists():
+        return []
+    whole = json.loads(path.read_text())
+    return [float(sum(whole[f"count_{ps}"])) for ps in range(scenario.num_ps)]
 
 
 def _began(world: World, scenario: Scenario) -> tuple[list[float], int]:

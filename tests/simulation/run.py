@@ -34,9 +34,15 @@ class Outcome:
     last: list[str]
 
 
-def run(seed: int, *, only: tuple[str, ...] = (), verbose: bool = False) -> Outcome:
-    """Run a seed."""
-    scenario = draw(seed, only)
+def run(
+    seed: int,
+    *,
+    only: tuple[str, ...] = (),
+    local: bool = False,
+    verbose: bool = False,
+) -> Outcome:
+    """Run a seed; `local`: of strategy local."""
+    scenario = draw(seed, only, local=local)
     toys.settings = toys.Settings(
         num_records=scenario.num_records,
         epochs=scenario.most_epochs,
@@ -47,6 +53,7 @@ def run(seed: int, *, only: tuple[str, ...] = (), verbose: bool = False) -> Outc
         feed_seconds=scenario.feed_seconds,
         sources=scenario.sources,
         validation=scenario.evaluation.records,
+        keeps_best=scenario.evaluation.keeps_best,
     )
     begins = beginning(scenario, verbose=verbose)
     world = World(seed, verbose=verbose, begins=begins)
@@ -54,6 +61,8 @@ def run(seed: int, *, only: tuple[str, ...] = (), verbose: bool = False) -> Outc
         Faults(world, scenario)
         document = scenario.document()
         document["checkpoint"]["initFrom"] = world.init_from
+        if scenario.evaluation.keeps_best:
+            document["export"] = {"dir": world.exports, "formats": ["keras"]}
         world.begin(JobSpec.model_validate(document))
         try:
             world.run(most_seconds=MOST_SECONDS)

@@ -6,7 +6,7 @@ Owns the draw. Pure: must not import the product.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 # Faults by name; tests/simulation/faults.py has one function for each.
@@ -16,6 +16,15 @@ KINDS = (
     "kill_master_at_step", "power_cut", "freeze_worker", "freeze_ps", "freeze_master",
     "bad_network", "cut_off", "full_disk", "slow_disk", "clock", "ghost_master",
     "damage_checkpoint", "list_again", "stop_job",
+)  # fmt: skip
+
+
+# Those of strategy local, which has a worker in the place of PS.
+LOCAL_KINDS = (
+    "kill_worker", "kill_master", "kill_worker_and_master", "kill_worker_at_end",
+    "kill_worker_at_write", "kill_master_at_write", "kill_master_at_step", "power_cut",
+    "freeze_worker", "freeze_master", "bad_network", "cut_off", "full_disk",
+    "slow_disk", "clock", "ghost_master", "damage_checkpoint", "list_again", "stop_job",
 )  # fmt: skip
 
 
@@ -40,6 +49,7 @@ class Evaluation:
     records: int = 0  # to evaluate on; 0: never
     every_steps: int = 0
     at_epoch_end: bool = False
+    keeps_best: bool = False  # and exports the model at the end
 
 
 @dataclass(frozen=True)
@@ -79,8 +89,14 @@ class Scenario:
     edits: tuple[Fault, ...] = ()  # of the values file, while the job runs
     evaluation: Evaluation = Evaluation()
     earlier: Earlier | None = None
+    strategy: str = "parameterServer"
 
     batch_size = 4
+
+    @property
+    def local(self) -> bool:
+        """Whether the one worker has the parameters."""
+        return self.strategy == "local"
 
     @property
     def most_epochs(self) -> int:
@@ -108,8 +124,9 @@ class Scenario:
         data = {"training": "toy", "shuffle": self.shuffle}
         if self.evaluation.records:
             data["validation"] = "toy-validation"
-        return {
+        whole: dict[str, Any] = {
             "name": "toy",
+            "strategy": self.strategy,
             "model": {"zoo": "zoo", "definition": "toy.model"},
             "data": data,
             "evaluation": {
@@ -128,17 +145,24 @@ class Scenario:
                 "keep": 0,
             },
             "master": {"journalWaitSeconds": self.journal_wait},
-            "ps": {
+            "worker": {"replicas": self.workers, "startSeconds": 60},
+        }
+        if not self.local:
+            whole["ps"] = {
                 "replicas": self.num_ps,
                 "mode": "sync" if self.sync else "async",
                 "recovery": self.recovery,
-            },
-            "worker": {"replicas": self.workers, "startSeconds": 60},
-        }
+            }
+        return whole
 
 
-def draw(seed: int, only: tuple[str, ...] = ()) -> Scenario:
-    """Return what a seed means; with `only`, of these faults alone."""
+def draw(seed: int, only: tuple[str, ...] = (), *, local: bool = False) -> Scenario:
+    """Return what a seed means; with `only`, of these faults alone.
+
+    A seed of strategy local is another job than the same seed with parameter servers.
+    """
+    if local:
+        return _local(seed, only or LOCAL_KINDS)
     chance = random.Random(f"scenario {seed}")
     sync = chance.random() < 0.5
     count = chance.choice([1, 1, 2] if only else [0, 1, 1, 1, 2, 2, 3])
@@ -178,6 +202,23 @@ def draw(seed: int, only: tuple[str, ...] = ()) -> Scenario:
     )
 
 
+def _local(seed: int, kinds: tuple[str, ...]) -> Scenario:
+    """Return a job whose one worker has the parameters, and is evaluated."""
+    of_ps = draw(seed, kinds)
+    evaluation = _evaluation(random.Random(f"evaluation {seed}"), always=True)
+    return replace(
+        of_ps,
+        strategy="local",
+        sync=False,
+        num_ps=1,
+        workers=1,
+        recovery="rewind",
+        edits=tuple(edit for edit in of_ps.edits if edit.kind != "scale"),
+        evaluation=evaluation,
+        earlier=of_ps.earlier and replace(of_ps.earlier, num_ps=1),
+    )
+
+
 def _earlier(chance: random.Random, num_ps: int) -> Earlier | None:
     """Return whose checkpoint a job begins with: nobody's in three jobs of four."""
     if chance.random() < 3 / 4:
@@ -191,14 +232,15 @@ def _earlier(chance: random.Random, num_ps: int) -> Earlier | None:
     )
 
 
-def _evaluation(chance: random.Random) -> Evaluation:
-    """Return how a job is evaluated: two of three are not."""
-    if chance.random() < 2 / 3:
+def _evaluation(chance: random.Random, *, always: bool = False) -> Evaluation:
+    """Return how a job is evaluated: two of three are not, unless all are."""
+    if chance.random() < 2 / 3 and not always:
         return Evaluation()
     return Evaluation(
         records=chance.choice([8, 30]),
         every_steps=chance.choice([0, 3, 10]),
         at_epoch_end=chance.random() < 0.5,
+        keeps_best=chance.random() < 0.5,
     )
 
 

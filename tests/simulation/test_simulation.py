@@ -29,8 +29,16 @@ def test_nothing_is_lost_and_every_job_ends_under_500_seeds_of_faults():
     assert code == 0, told
 
 
+@pytest.mark.timeout(600)
+def test_a_worker_that_has_the_parameters_loses_nothing_under_150_seeds_of_faults():
+    code, told = simulate("--local", "--seeds", "0:150")
+    assert code == 0, told
+
+
 def test_a_seed_repeats_exactly():
     code, told = simulate("--seeds", "0:8", "--twice")
+    assert code == 0, told
+    code, told = simulate("--local", "--seeds", "0:4", "--twice")
     assert code == 0, told
 
 
@@ -48,3 +56,9 @@ def test_a_job_whose_pushes_pass_for_those_of_the_job_before_it_is_printed():
     assert code == 1
     assert "records are missing" in told
     assert "failed: " in told
+
+
+def test_a_best_model_of_another_step_than_was_measured_is_printed():
+    code, told = simulate("--local", "--seeds", "0:30", "--trains-on")
+    assert code == 1
+    assert "the best model has " in told

@@ -14,16 +14,21 @@ from typing import Any
 
 import numpy as np
 
+# How far PS 0's updates are from half of all: least in the middle of a job.
+AWAY = "away"
+
 
 class Metrics:
     """elasticdl.model.definition: what a module's metrics are."""
 
-    def __init__(self, num_ps: int) -> None:
+    def __init__(self, num_ps: int, half: float) -> None:
         self._num_ps = num_ps
+        self._half = half
         self.reset()
 
     def names(self) -> list[str]:
-        return [name for ps in range(self._num_ps) for name in _names(ps)]
+        names = [name for ps in range(self._num_ps) for name in _names(ps)]
+        return [*names, AWAY]
 
     def reset(self) -> None:
         self._records = np.zeros(1, np.int64)
@@ -52,6 +57,7 @@ class Metrics:
             total = int(self._sums[ps])
             found[mean] = total / records
             found[spread] = float(records * int(self._squares[ps]) - total**2)
+        found[AWAY] = abs(found[_names(0)[0]] - self._half)
         return found
 
 
@@ -86,7 +92,9 @@ class ModelValues:
 
     @contextmanager
     def set_to(self, values: Any) -> Iterator[None]:
-        if values is None:
+        from elasticdl.worker.trainer import InModel
+
+        if isinstance(values, InModel):
             yield
             return
         before = [variable.value for variable in self._variables]

@@ -46,6 +46,12 @@ class _Optimizers:
     class LossScaleOptimizer(Optimizer):
         pass
 
+    class Adam(Optimizer):
+        pass
+
+    class Nadam(Adam):
+        pass
+
     class schedules:
         class LearningRateSchedule:
             pass

@@ -35,6 +35,7 @@ class Settings:
     sources: int = 1
     batch_size: int = 4
     validation: int = 0  # records
+    keeps_best: bool = False
 
     @property
     def size(self) -> int:
@@ -81,15 +82,32 @@ class _Model:
         return settings.num_ps * settings.size
 
 
+class _Iteration(_Value):
+    """How many steps an optimizer made."""
+
+    def __init__(self) -> None:
+        super().__init__("iteration", 1)
+        self.dtype, self.shape = "int64", ()
+        self.assign(0)
+
+    def assign(self, array: Any) -> None:
+        self.value = np.array(array, np.int64)
+
+
 class _Optimizer:
     """SGD that adds exactly; in sync mode Lion, whose steps do not know a mean."""
 
+    built = True
     loss_scale_factor = None
     clipnorm = None
     global_clipnorm = None
     weight_decay = None
     use_ema = False
     learning_rate = _learning_rate = 1.0
+
+    def __init__(self) -> None:
+        self.iteration = _Iteration()
+        self.variables = [self.iteration]
 
     def json(self) -> str:
         config: dict[str, Any] = {
@@ -160,10 +178,14 @@ class ToyDefinition:
         return self.model
 
     def callbacks_json(self) -> str:
-        return "[]"
+        if not settings.keeps_best:
+            return "[]"
+        monitor = f"val_{toy_evaluation.AWAY}"
+        best = {"class": "ModelCheckpoint", "monitor": monitor, "mode": "min"}
+        return json.dumps([best])
 
     def metrics(self) -> toy_evaluation.Metrics:
-        return toy_evaluation.Metrics(settings.num_ps)
+        return toy_evaluation.Metrics(settings.num_ps, settings.size / 2)
 
     def evaluate_batch(self, features: Any, labels: Any) -> Any:
         kernel().sleep(settings.step_seconds / 2)
@@ -263,6 +285,49 @@ class ToyStep:
         return StepResult(1.0, gradients)
 
 
+class ToyLocalStep:
+    """A VariableStep of strategy local: counts in the model's own variable."""
+
+    def __init__(self, definition: ToyDefinition, **_: Any) -> None:
+        self.variables = definition.model.trainable_variables
+        self._iteration = definition.optimizer.iteration
+
+    def kinds(self, features: Any, labels: Any) -> None:
+        pass
+
+    def apply(self, features: Any, labels: Any) -> float:
+        run = kernel()
+        slower = run.random.uniform(1.0, settings.slowest_step)
+        run.sleep(settings.step_seconds * slower)
+        for variable in self.variables:
+            counts = variable.value.copy()
+            np.add.at(counts, features, np.float32(1))
+            if lose_a_record:
+                counts[0] = 0
+            variable.assign(counts)
+        self._iteration.assign(self._iteration.value + 1)
+        return 1.0
+
+
+def export_model(
+    model: _Model, directory: Any, formats: Sequence[str], **_: Any
+) -> list[Any]:
+    """elasticdl.model.export.export_model: the numbers, aside and then renamed."""
+    from elasticdl.errors import CheckpointError
+
+    kernel().sleep(settings.step_seconds)
+    whole = {one.name: one.value.tolist() for one in model.trainable_variables}
+    path = directory / "model.json"
+    aside = directory / f".model-{kernel().random.random()}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        aside.write_text(json.dumps(whole))
+        aside.replace(path)
+    except OSError as error:
+        raise CheckpointError(f"{directory}: {error}") from error
+    return [path]
+
+
 def choose_step(*_: Any, **__: Any) -> tuple[ToyStep, list[Any]]:
     step = ToyStep()
     return step, step.kinds(None, None)
@@ -293,6 +358,8 @@ def replaced() -> dict[str, dict[str, Any]]:
         "elasticdl.worker.uses.model_values": {
             "ModelValues": toy_evaluation.ModelValues
         },
+        "elasticdl.worker.steps.variable_step": {"VariableStep": ToyLocalStep},
+        "elasticdl.model.export": {"export_model": export_model},
         "elasticdl.worker.steps.choice": {"choose_step": choose_step},
         "elasticdl.metrics.server": {"MetricsServer": MetricsServer},
     }

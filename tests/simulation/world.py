@@ -55,6 +55,7 @@ kernels.warm_up = lambda: None
 
 _MASTER = "127.0.0.1:10001"
 _TOKEN = "simulated"
+EXPORTS = "export"
 _MEMORY = RealPath("/dev/shm")
 
 
@@ -132,6 +133,11 @@ class World:
     def init_from(self) -> str:
         """What the job is to begin with, as its specification names it."""
         return f"{self.root}/{self.begins.named}" if self.begins is not None else ""
+
+    @property
+    def exports(self) -> str:
+        """Where the job is to export its model."""
+        return f"{self.root}/{EXPORTS}"
 
     def edit(self, change: dict[str, dict[str, Any]]) -> None:
         """Change fields of the values file, by their group ("" is the job's own)."""
