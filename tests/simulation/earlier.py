@@ -41,6 +41,7 @@ def beginning(scenario: Scenario, *, verbose: bool) -> Beginning | None:
         feed_seconds=0.0,
         validation=0,
         keeps_best=False,
+        restores=False,
     )
     world = World(-1 - scenario.seed, verbose=verbose)
     try:

@@ -24,7 +24,7 @@ from elasticdl.master.tasks.queue_plan import QueuePlan
 
 from tests.simulation import disk
 from tests.simulation.scenario import Scenario
-from tests.simulation.toy_evaluation import AWAY, seen_in
+from tests.simulation.toy_evaluation import AWAY, MODEL, seen_in
 from tests.simulation.world import World
 
 # Faults in which nothing that a worker or a PS did is lost.
@@ -283,18 +283,31 @@ def _exports(world: World, scenario: Scenario) -> Iterator[str]:
         return
     where = Path(world.exports)
     best = report.best
+    away = [one.metrics[AWAY] for one in report.evaluations]
     if best is not None:
         measured = [each for each, _ in seen_in(best.metrics, scenario.num_ps)]
         kept = _sums(where / "best", scenario)
         if kept != measured:
             yield f"the best model has {kept}, its round measured {measured}"
-        away = [one.metrics[AWAY] for one in report.evaluations]
-        if not scenario.faults and best.metrics[AWAY] > min(away):
+        if best.metrics[AWAY] > min(away):
             yield f"the best model is {best.metrics[AWAY]} away, a round {min(away)}"
     if world.platform.ended != ExitCode.OK:
         return
     if best is None:
         yield "the job succeeded and kept no model as the best one"
+    if left := [path.name for path in where.glob(".kept-best-*")]:
+        yield f"models were left aside: {left}"
+    if scenario.evaluation.restores:
+        final = report.restored
+        measured = [each for each, _ in seen_in(final.metrics, scenario.num_ps)]
+        if _sums(where, scenario) != measured:
+            yield (
+                f"the final model has {_sums(where, scenario)}, its round measured "
+                f"{measured}"
+            )
+        if final.metrics[AWAY] > min(away):
+            yield f"the final model is {final.metrics[AWAY]} away, a round {min(away)}"
+        return
     began, _ = _began(world, scenario)
     whole = counts(Path(report.checkpoint), world, scenario)
     held = [float(each.sum()) + sum_ for each, sum_ in zip(whole, began, strict=True)]
@@ -304,7 +317,7 @@ def _exports(world: World, scenario: Scenario) -> Iterator[str]:
 
 def _sums(where: Path, scenario: Scenario) -> list[float]:
     """Return the sum of each PS's numbers in an exported model; [] without one."""
-    path = where / "model.json"
+    path = where / MODEL
     if not path.exists():
         return []
     whole = json.loads(path.read_text())

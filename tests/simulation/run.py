@@ -54,6 +54,7 @@ def run(
         sources=scenario.sources,
         validation=scenario.evaluation.records,
         keeps_best=scenario.evaluation.keeps_best,
+        restores=scenario.evaluation.restores,
     )
     begins = beginning(scenario, verbose=verbose)
     world = World(seed, verbose=verbose, begins=begins)

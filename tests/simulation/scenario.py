@@ -50,6 +50,7 @@ class Evaluation:
     every_steps: int = 0
     at_epoch_end: bool = False
     keeps_best: bool = False  # and exports the model at the end
+    restores: bool = False  # the best model is the exported one
 
 
 @dataclass(frozen=True)
@@ -236,12 +237,14 @@ def _evaluation(chance: random.Random, *, always: bool = False) -> Evaluation:
     """Return how a job is evaluated: two of three are not, unless all are."""
     if chance.random() < 2 / 3 and not always:
         return Evaluation()
-    return Evaluation(
+    drawn = Evaluation(
         records=chance.choice([8, 30]),
         every_steps=chance.choice([0, 3, 10]),
         at_epoch_end=chance.random() < 0.5,
         keeps_best=chance.random() < 0.5,
     )
+    restores = drawn.keeps_best and chance.random() < 0.5
+    return replace(drawn, restores=restores)
 
 
 def _edits(chance: random.Random) -> tuple[Fault, ...]:

@@ -16,6 +16,7 @@ import numpy as np
 
 # How far PS 0's updates are from half of all: least in the middle of a job.
 AWAY = "away"
+MODEL = "model.keras"  # has the numbers, as JSON
 
 
 class Metrics:

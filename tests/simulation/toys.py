@@ -36,6 +36,7 @@ class Settings:
     batch_size: int = 4
     validation: int = 0  # records
     keeps_best: bool = False
+    restores: bool = False
 
     @property
     def size(self) -> int:
@@ -180,9 +181,12 @@ class ToyDefinition:
     def callbacks_json(self) -> str:
         if not settings.keeps_best:
             return "[]"
-        monitor = f"val_{toy_evaluation.AWAY}"
-        best = {"class": "ModelCheckpoint", "monitor": monitor, "mode": "min"}
-        return json.dumps([best])
+        monitored = {"monitor": f"val_{toy_evaluation.AWAY}", "mode": "min"}
+        described = [{"class": "ModelCheckpoint", **monitored}]
+        if settings.restores:
+            early = {"class": "EarlyStopping", "patience": 1000, **monitored}
+            described.append(early | {"restore_best_weights": True})
+        return json.dumps(described)
 
     def metrics(self) -> toy_evaluation.Metrics:
         return toy_evaluation.Metrics(settings.num_ps, settings.size / 2)
@@ -317,7 +321,7 @@ def export_model(
 
     kernel().sleep(settings.step_seconds)
     whole = {one.name: one.value.tolist() for one in model.trainable_variables}
-    path = directory / "model.json"
+    path = directory / toy_evaluation.MODEL
     aside = directory / f".model-{kernel().random.random()}"
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -222,6 +222,8 @@ class JobReport(_Document):
     metrics: Figures  # of the last evaluation
     evaluations: list[EvaluationResult]
     best: EvaluationResult | None = None  # that of the model in `best`, if one was kept
+    # That of the final model, where EarlyStopping restores the best one.
+    restored: EvaluationResult | None = None
     relaunches: list[Relaunch]  # the newest
     relaunches_before: int = 0  # older ones, which are not listed
     checkpoint: str

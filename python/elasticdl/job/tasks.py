@@ -8,7 +8,7 @@ turns these classes into messages, and back.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 
 class TaskType(IntEnum):
@@ -22,6 +22,14 @@ class TaskType(IntEnum):
     PREPARE = 5  # run data.prepare
     SHARDS = 6  # list the shards of a custom reader
     SUMMARIZE = 7  # turn merged metric states into results
+
+
+class ExportTarget(StrEnum):
+    """Which model an EXPORT task is about."""
+
+    FINAL = "final"
+    BEST = "best"  # of ModelCheckpoint; its place is the folder of this name
+    RESTORED = "restored"  # of EarlyStopping(restore_best_weights): the final one later
 
 
 class TaskOutcome(IntEnum):
@@ -82,9 +90,11 @@ class Task:
     seed: int = 0  # for shuffleRecords
     model: ModelVersion = LIVE  # EVALUATION, EXPORT: whose values are used
     state: bytes = b""  # SUMMARIZE: merged metric states
-    target: str = ""  # EXPORT: "final" or "best"; SHARDS: "training", ...
-    round: int = 0  # EVALUATION, SUMMARIZE
+    target: str = ""  # EXPORT: ExportTarget; SHARDS: "training", ...
+    round: int = 0  # EVALUATION, SUMMARIZE, EXPORT of a round's model
     replay: bool = False  # was leased before: seconds count as replay
+    move: bool = False  # EXPORT: the round's model lies aside, move it to its place
+    beside: int = 0  # EXPORT: the round whose model aside has to stay
 
 
 @dataclass(frozen=True, slots=True)

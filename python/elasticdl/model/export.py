@@ -4,12 +4,17 @@ Owns the names and the atomic writing: each format is written aside and renamed,
 reader never meets half a model, and an interrupted export leaves the old one. Called
 by the worker for EXPORT tasks. Knows nothing of checkpoints.
 
-    <dir>/saved_model/   TensorFlow SavedModel, signature `serving_default`
-    <dir>/model.keras    Keras archive
+    <dir>/saved_model/       TensorFlow SavedModel, signature `serving_default`
+    <dir>/model.keras        Keras archive
+    <dir>/best/              the same of the best model, where one is kept
+    <dir>/.kept-best-<n>/    the same of evaluation round n, until it is moved
+    <dir>/.kept-restored-<n>/
+    <dir>/[best/].round      the round whose model was moved there
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
 import tempfile
@@ -26,6 +31,7 @@ log = logging.getLogger(__name__)
 
 SAVED_MODEL = "savedModel"
 KERAS = "keras"
+_MARK = ".round"
 FILE_OF = {SAVED_MODEL: "saved_model", KERAS: "model.keras"}
 
 
@@ -79,6 +85,54 @@ def export_model(
             "`get_config`, or change export.formats"
         )
     return written
+
+
+class Aside:
+    """The model of an evaluation round, in a folder beside the place it is for."""
+
+    def __init__(self, directory: Path, target: str, number: int) -> None:
+        """Take the export's folder, what the model is kept for, and the round."""
+        self._directory = directory
+        self._stem = f".kept-{target}-"
+        self._number = number
+        self.path = directory / f"{self._stem}{number}"
+
+    def clear(self, *, but: int = 0) -> None:
+        """Remove the models of earlier rounds, but that of `but`."""
+        for path in self._directory.glob(f"{self._stem}*"):
+            number = path.name.removeprefix(self._stem)
+            if number.isdecimal() and int(number) < self._number and int(number) != but:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def move_to(self, place: Path) -> list[Path]:
+        """Move the model to its place; return its paths there.
+
+        May be called again after it was interrupted or done: rounds have growing
+        numbers, and a place that has a later one's model is left alone.
+
+        Raises CheckpointError when the disk refuses, or the model is not there.
+        """
+        mark = place / _MARK
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            if self.path.is_dir():
+                for name in FILE_OF.values():
+                    if (self.path / name).exists():
+                        _move(self.path / name, place / name, self.path)
+                written = self.path / _MARK
+                written.write_text(str(self._number))
+                written.replace(mark)
+                shutil.rmtree(self.path, ignore_errors=True)
+            elif not mark.exists() or int(mark.read_text()) < self._number:
+                raise FileNotFoundError(errno.ENOENT, "the model is not there")
+        except (OSError, ValueError) as error:
+            told = getattr(error, "strerror", None) or error
+            raise CheckpointError(
+                f"the model in {self.path} cannot be moved to {place}: {told}; "
+                "export.dir has to be one folder for all workers, which they can write"
+            ) from error
+        self.clear()
+        return [place / n for n in FILE_OF.values() if (place / n).exists()]
 
 
 def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> None:

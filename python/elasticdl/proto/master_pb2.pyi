@@ -379,6 +379,8 @@ class Task(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     ROUND_FIELD_NUMBER: _builtins.int
     REPLAY_FIELD_NUMBER: _builtins.int
+    MOVE_FIELD_NUMBER: _builtins.int
+    BESIDE_FIELD_NUMBER: _builtins.int
     task_id: _builtins.int
     lease_id: _builtins.int
     """unique in the job, never used twice"""
@@ -398,11 +400,15 @@ class Task(_message.Message):
     state: _builtins.bytes
     """SUMMARIZE: merged metric states"""
     target: _builtins.str
-    """EXPORT: "final" or "best"; SHARDS: "training", ..."""
+    """EXPORT: ExportTarget; SHARDS: "training", ..."""
     round: _builtins.int
-    """EVALUATION, SUMMARIZE"""
+    """EVALUATION, SUMMARIZE, EXPORT of a round's model"""
     replay: _builtins.bool
     """was leased before: seconds count as replay"""
+    move: _builtins.bool
+    """EXPORT: the round's model lies aside, move it to its place"""
+    beside: _builtins.int
+    """EXPORT: the round whose model aside has to stay"""
     @_builtins.property
     def ticket(self) -> _ps_pb2.Ticket:
         """of the snapshot, sync mode"""
@@ -424,10 +430,12 @@ class Task(_message.Message):
         target: _builtins.str = ...,
         round: _builtins.int = ...,
         replay: _builtins.bool = ...,
+        move: _builtins.bool = ...,
+        beside: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "epoch", b"epoch", "lease_id", b"lease_id", "replay", b"replay", "round", b"round", "seed", b"seed", "snapshot", b"snapshot", "source", b"source", "start", b"start", "state", b"state", "target", b"target", "task_id", b"task_id", "ticket", b"ticket", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beside", b"beside", "end", b"end", "epoch", b"epoch", "lease_id", b"lease_id", "move", b"move", "replay", b"replay", "round", b"round", "seed", b"seed", "snapshot", b"snapshot", "source", b"source", "start", b"start", "state", b"state", "target", b"target", "task_id", b"task_id", "ticket", b"ticket", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -101,6 +101,8 @@ def task_to_wire(task: Task) -> master_pb2.Task:
         target=task.target,
         round=task.round,
         replay=task.replay,
+        move=task.move,
+        beside=task.beside,
     )
 
 
@@ -126,6 +128,8 @@ def task_from_wire(message: master_pb2.Task) -> Task:
         target=message.target,
         round=message.round,
         replay=message.replay,
+        move=message.move,
+        beside=message.beside,
     )
 
 

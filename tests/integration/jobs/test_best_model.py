@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from elasticdl.errors import ExitCode
 
 # What it says grows by the same with each step, so that a value tells the step; it is
 # best in the middle of the job.
@@ -42,7 +43,74 @@ def callbacks():
         )
     ]
 """
+RESTORING = (
+    GROWING.partition("def callbacks")[0]
+    + """
+def callbacks():
+    return [
+        keras.callbacks.EarlyStopping(
+            "val_away", mode="min", patience=3, restore_best_weights=True
+        )
+    ]
+"""
+)
 STEPS, BEST = 96, 50
+
+
+def write_data(folder):
+    for name, rows in (("train", 8 * STEPS // 2), ("validation", 128)):
+        (folder / f"{name}.csv").write_text("x,y\n" + f"1,{BEST}\n" * rows)
+
+
+def value_of(path):
+    model = keras.models.load_model(path, compile=False)
+    return float(np.asarray(model.weights[0]).item())
+
+
+@pytest.mark.parametrize("strategy", ["local", "parameterServer"])
+def test_early_stopping_restores_the_best_weights_of_all_that_were_measured(
+    job, tmp_path, strategy
+) -> None:
+    write_data(tmp_path)
+    one = job(
+        f"restored-{strategy.lower()}",
+        strategy=strategy,
+        model={"definition": "net.model", "files": {"net.py": RESTORING}},
+        data={
+            "training": str(tmp_path / "train.csv"),
+            "validation": str(tmp_path / "validation.csv"),
+        },
+        training={"epochs": 9, "batchSize": 8, "batchesPerTask": 1},
+        evaluation={"everySteps": 7},
+        worker={"replicas": 1},
+        export={"dir": str(tmp_path / "out"), "formats": ["keras"]},
+    )
+    report = one.finish()
+    assert report.records < 9 * 4 * STEPS  # it was stopped
+    assert report.restored is not None
+    least = min(evaluation.metrics["away"] for evaluation in report.evaluations)
+    assert report.restored.metrics["away"] == least
+    final = value_of(tmp_path / "out" / "model.keras")
+    assert abs(BEST - final) == pytest.approx(least, abs=1e-3)
+    assert report.evaluations[-1].metrics["away"] > least
+    assert not list((tmp_path / "out").glob(".kept-*"))
+
+
+def test_best_weights_that_would_be_restored_nowhere_are_refused(job, tmp_path) -> None:
+    write_data(tmp_path)
+    one = job(
+        "restored-nowhere",
+        strategy="local",
+        model={"definition": "net.model", "files": {"net.py": RESTORING}},
+        data={
+            "training": str(tmp_path / "train.csv"),
+            "validation": str(tmp_path / "validation.csv"),
+        },
+        worker={"replicas": 1},
+    )
+    assert one.wait_for_exit() == ExitCode.USER_CODE
+    assert "export.dir is empty" in one.output
+    assert "restore_best_weights" in one.output
 
 
 @pytest.mark.parametrize(
@@ -52,8 +120,7 @@ STEPS, BEST = 96, 50
 def test_the_best_model_is_the_one_that_was_measured(
     job, tmp_path, strategy, workers
 ) -> None:
-    for name, rows in (("train", 8 * STEPS // 2), ("validation", 128)):
-        (tmp_path / f"{name}.csv").write_text("x,y\n" + f"1,{BEST}\n" * rows)
+    write_data(tmp_path)
     one = job(
         f"best-{strategy.lower()}",
         strategy=strategy,
@@ -71,11 +138,8 @@ def test_the_best_model_is_the_one_that_was_measured(
         export={"dir": str(tmp_path / "out"), "formats": ["keras"]},
     )  # fmt: skip
     report = one.finish()
-    models = [
-        keras.models.load_model(tmp_path / "out" / name, compile=False)
-        for name in ("best/model.keras", "model.keras")
-    ]
-    best, last = (float(np.asarray(m.weights[0]).item()) for m in models)
+    out = tmp_path / "out"
+    best, last = (value_of(out / name) for name in ("best/model.keras", "model.keras"))
     first = last - STEPS
     assert report.best is not None
     assert report.best.metrics["away"] == pytest.approx(abs(BEST - best), abs=1e-3)

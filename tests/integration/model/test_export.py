@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.errors import CheckpointError, UserCodeError
-from elasticdl.model.export import export_model
+from elasticdl.model.export import Aside, export_model
 
 from tests.integration.model.conftest import CLASSIC, COMPILED
 
@@ -96,3 +96,60 @@ def test_a_folder_that_cannot_be_made_is_named(built, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match=r"file/out: .*export\.dir"):
         export_model(built(CLASSIC).model, tmp_path / "file" / "out", BOTH)
+
+
+def aside(folder, number, *, names=("saved_model", "model.keras")):
+    """A model of a round: its files say which."""
+    made = Aside(folder, "best", number)
+    for name in names:
+        made.path.mkdir(parents=True, exist_ok=True)
+        file = made.path / name
+        if name == "saved_model":
+            file.mkdir()
+            file = file / "saved_model.pb"
+        file.write_text(str(number))
+    return made
+
+
+def read(place):
+    return (place / "saved_model" / "saved_model.pb").read_text(), (
+        place / "model.keras"
+    ).read_text()
+
+
+def test_the_model_of_a_round_is_moved_to_its_place_however_often_that_is_tried(
+    tmp_path,
+):
+    best = tmp_path / "best"
+    aside(tmp_path, 7).move_to(best)
+    nine = aside(tmp_path, 9)
+    assert read(best) == ("7", "7")
+    for _ in range(2):
+        assert nine.move_to(best) == [best / "saved_model", best / "model.keras"]
+        assert read(best) == ("9", "9")
+    # One that is late moves nothing over it.
+    Aside(tmp_path, "best", 7).move_to(best)
+    assert read(best) == ("9", "9")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best"]
+
+
+def test_a_move_that_was_interrupted_between_two_forms_is_finished(tmp_path):
+    best = tmp_path / "best"
+    aside(tmp_path, 7).move_to(best)
+    nine = aside(tmp_path, 9)
+    (nine.path / "model.keras").replace(best / "model.keras")
+    nine.move_to(best)
+    assert read(best) == ("9", "9")
+
+
+def test_models_of_earlier_rounds_are_removed_but_the_one_that_is_kept(tmp_path):
+    for number in (5, 7, 11):
+        aside(tmp_path, number)
+    aside(tmp_path, 9).clear(but=7)
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [".kept-best-11", ".kept-best-7", ".kept-best-9"]
+
+
+def test_a_model_that_another_worker_wrote_elsewhere_is_missed(tmp_path):
+    with pytest.raises(CheckpointError, match="one folder for all workers"):
+        Aside(tmp_path, "best", 9).move_to(tmp_path / "best")

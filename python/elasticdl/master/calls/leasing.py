@@ -20,6 +20,7 @@ from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, UserCodeError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import (
+    ExportTarget,
     LeaseRequest,
     ReportResult,
     Task,
@@ -32,7 +33,6 @@ from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import error_first
 from elasticdl.master.model import checkpoint_identity
-from elasticdl.master.model.evaluation_rounds import BEST
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.kills import LEAST_KILLS, Kills
 from elasticdl.master.tasks.ledger import Made
@@ -283,23 +283,27 @@ class Leasing:
                 task.target, [Shard(s.source, s.start, s.end) for s in report.shards]
             )
         else:
-            if task.type == TaskType.EXPORT:
-                self._exported(task, report)
             try:
                 parts.rounds.done(task, report, now=now)
             except UserCodeError as error:
                 self._job.end(JobState.FAILED, str(error), error.exit_code)
+            if task.type == TaskType.EXPORT and (task.move or not task.round):
+                self._exported(task, report)
 
     def _exported(self, task: Task, report: TaskReport) -> None:
+        """Note that a model is in its place."""
         paths = json.loads(report.results_json or "{}").get("paths", [])
-        best = task.target == BEST
-        log.info("exported%s: %s", " the best model" if best else "", ", ".join(paths))
+        what = {ExportTarget.BEST: " the best model"}.get(
+            ExportTarget(task.target), " the model that is restored" * task.move
+        )
+        log.info("exported%s: %s", what, ", ".join(paths))
         ledger = self._parts.ledger
         ledger.record(
             facts.ExportFact(
                 target=task.target,
                 paths=paths,
                 point=checkpoint_identity.point(ledger),
+                round=task.round,
             )
         )
         self._job.add_exports(paths)

@@ -12,13 +12,16 @@ rewind, or more epochs, it is done again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
+from elasticdl.data.reader import Shard
 from elasticdl.errors import DataError, ElasticDLError, ExitCode
 from elasticdl.job.spec.job import JobType
-from elasticdl.job.tasks import Task, TaskType
+from elasticdl.job.tasks import ExportTarget, Task, TaskType
 from elasticdl.job.words import DataKind, JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.model import evaluation
+from elasticdl.master.model.callbacks import CallbackSet
 from elasticdl.master.model.checkpoint_identity import point
 from elasticdl.master.model.checkpointing import THE_END
 from elasticdl.master.tasks import data_plan, facts
@@ -26,7 +29,11 @@ from elasticdl.master.tasks.data_plan import SearchStage, Shards
 
 log = logging.getLogger(__name__)
 
-FINAL = "final"
+FINAL = ExportTarget.FINAL
+NO_EVALUATION = (
+    "the model's callbacks do nothing: they look at evaluations, and there are none; "
+    "set data.validation"
+)
 
 
 class Stages:
@@ -105,6 +112,7 @@ class Stages:
         if callbacks is None:
             return
         try:
+            callbacks.check(export_dir=job.spec.export.dir)
             plan = data_plan.plan_of(
                 job.spec,
                 data.shards,
@@ -130,10 +138,16 @@ class Stages:
                 records = sum(shard.num_records for shard in of_kind)
                 log.info("%s data: %d records, %d files", kind, records, len(of_kind))
         validation = data.shards.get(DataKind.VALIDATION, ())
+        self._tell_unused(callbacks, validation)
         self._parts.rounds.begin(validation, callbacks, job.act)
         job.enter(JobState.RUNNING)
         ledger.record(facts.JobStateFact(state=job.state, time=now))
         self._parts.signals.work()
+
+    def _tell_unused(self, callbacks: CallbackSet, validation: Sequence[Shard]) -> None:
+        if self._job.trains and callbacks.callbacks and not validation:
+            self._job.tell(NO_EVALUATION)
+            log.warning("%s", NO_EVALUATION)
 
     # -- evaluation and the end ---------------------------------------------------
 
@@ -177,7 +191,8 @@ class Stages:
             return
         if self._wants_export and not self._export_done():
             return
-        if self._parts.rounds.current is not None:
+        rounds = self._parts.rounds
+        if rounds.current is not None or rounds.kept.moving:
             return
         # Whoever leaves from now on is not replaced, however fast it is.
         job.finish()
@@ -259,6 +274,7 @@ class Stages:
         if self._exporting != here:
             self._exporting = here
             self._parts.side.drop(TaskType.EXPORT, target=FINAL)
-            self._parts.side.add(Task(type=TaskType.EXPORT, target=FINAL))
+            live = Task(type=TaskType.EXPORT, target=FINAL)
+            self._parts.side.add(self._parts.rounds.kept.to_restore() or live)
             self._parts.signals.work()
         return False

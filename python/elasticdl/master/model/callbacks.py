@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from elasticdl.errors import UserCodeError
+from elasticdl.job.tasks import ExportTarget
 
 log = logging.getLogger(__name__)
 
@@ -37,22 +39,27 @@ class ScaleLearningRate:
 
 
 @dataclass(frozen=True)
-class KeepBest:
-    """Action: export the model of the finished round as the best so far."""
+class KeepModel:
+    """Action: keep the model of the finished round as the best so far."""
 
     reason: str
+    target: ExportTarget = ExportTarget.BEST
 
 
-Action = StopTraining | ScaleLearningRate | KeepBest
+Action = StopTraining | ScaleLearningRate | KeepModel
 
 
 class Callback(Protocol):
     """Reacts to each evaluation with actions."""
 
+    @property
+    def exports(self) -> str:
+        """Why it needs the model to be exported, as a sentence; "" if it does not."""
+
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
         """Return the actions that follow from the metrics of a round."""
 
-    def kept(self, metrics: Mapping[str, float]) -> None:
+    def kept(self, metrics: Mapping[str, float], target: ExportTarget) -> None:
         """Note that a round's model is kept, even if the round does not count.
 
         Comes before all evaluations.
@@ -62,7 +69,9 @@ class Callback(Protocol):
 class _OfTheCourse:
     """Base of callbacks for which only rounds that count matter."""
 
-    def kept(self, metrics: Mapping[str, float]) -> None:
+    exports = ""
+
+    def kept(self, metrics: Mapping[str, float], target: ExportTarget) -> None:
         """Do nothing: a round that counts is reported by `on_evaluation`."""
 
 
@@ -76,9 +85,6 @@ class _Monitor:
         self._sign = 1.0 if mode == "max" or (mode != "min" and known) else -1.0
         self._min_delta = abs(float(parameters.get("min_delta", 0.0) or 0.0))
         self.best: float | None = None
-        baseline = parameters.get("baseline")
-        if baseline is not None:
-            self.best = float(baseline)
         self._warned = False
 
     def value(self, metrics: Mapping[str, float]) -> float | None:
@@ -97,43 +103,86 @@ class _Monitor:
 
     def improved(self, value: float) -> bool:
         """Take the value as the best one if it is better; NaN never is."""
-        better = self.best is None or self._sign * (value - self.best) > self._min_delta
-        if value == value and better:  # noqa: PLR0124 - false for NaN alone
+        if self.beats(value, self.best):
             self.best = value
             return True
         return False
 
+    def beats(self, value: float, other: float | None) -> bool:
+        """Whether a value is better than another one; NaN never is."""
+        if math.isnan(value):
+            return False
+        return other is None or self._sign * (value - other) > self._min_delta
 
-class EarlyStopping(_OfTheCourse):
-    """Stops when the metric has not improved for `patience` rounds."""
+
+class EarlyStopping:
+    """Stops when the metric has not improved for `patience` rounds.
+
+    With `restore_best_weights` the final model is the best one of the rounds that it
+    looks at, whether it stops the job or not, as in Keras.
+    """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         """Take the parameters of keras.callbacks.EarlyStopping."""
         self._monitor = _Monitor(parameters)
+        # A model that is kept stays the one to beat when a rewind undoes its round.
+        self._restored = _Monitor(parameters)
+        self._restores = bool(parameters.get("restore_best_weights"))
+        baseline = parameters.get("baseline")
+        self._baseline = None if baseline is None else float(baseline)
         self._patience = int(parameters.get("patience", 0))
         self._skip = int(parameters.get("start_from_epoch", 0))
         self._wait = 0
         self._stopped = False
 
+    @property
+    def exports(self) -> str:
+        """Why an export is needed; "" if it is not."""
+        if not self._restores:
+            return ""
+        return (
+            "and EarlyStopping(restore_best_weights=True) makes the best model the "
+            "exported one: name a folder, or leave restore_best_weights out"
+        )
+
+    def kept(self, metrics: Mapping[str, float], target: ExportTarget) -> None:
+        """Take the metric of a model that is kept as the bar for the next ones."""
+        value = self._restored.value(metrics)
+        if value is not None and target == ExportTarget.RESTORED:
+            self._restored.improved(value)
+
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
-        """Return StopTraining once, when patience is exhausted."""
+        """Return StopTraining once, when patience is exhausted, and models to keep."""
         value = self._monitor.value(metrics)
-        if value is None or self._stopped:
+        if value is None:
             return []
         if self._skip > 0:
             self._skip -= 1
             return []
-        if self._monitor.improved(value):
-            self._wait = 0
+        actions: list[Action] = []
+        if self._restores and self._restored.improved(value):
+            name = self._monitor.name
+            reason = f"{name} is {value:.6g}, to be restored at the end"
+            actions.append(KeepModel(reason, ExportTarget.RESTORED))
+        return [*actions, *self._stop(value)]
+
+    def _stop(self, value: float) -> list[Action]:
+        if self._stopped:
             return []
         self._wait += 1
-        if self._wait < max(1, self._patience):
+        if self._monitor.improved(value):
+            if self._monitor.beats(value, self._baseline):
+                self._wait = 0
+            return []
+        if self._wait < self._patience:
             return []
         self._stopped = True
+        best = self._monitor.best
+        reached = best is not None and self._monitor.beats(best, self._baseline)
         return [
             StopTraining(
                 f"early stopping: {self._monitor.name} has not improved on "
-                f"{self._monitor.best} for {self._wait} evaluations"
+                f"{best if reached else self._baseline} for {self._wait} evaluations"
             )
         ]
 
@@ -189,24 +238,31 @@ class ReduceLROnPlateau(_OfTheCourse):
 class BestModel:
     """Keeps the model of the best round (ModelCheckpoint with save_best_only)."""
 
+    exports = (
+        "and ModelCheckpoint keeps the best model in the folder `best` there: name a "
+        "folder, or leave ModelCheckpoint out"
+    )
+
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         """Take the parameters of keras.callbacks.ModelCheckpoint."""
         self._monitor = _Monitor(parameters)
+        threshold = parameters.get("initial_value_threshold")
+        self._monitor.best = None if threshold is None else float(threshold)
         self._best_only = bool(parameters.get("save_best_only", True))
 
-    def kept(self, metrics: Mapping[str, float]) -> None:
+    def kept(self, metrics: Mapping[str, float], target: ExportTarget) -> None:
         """Take a kept model's metric as the bar for the next ones."""
         value = self._monitor.value(metrics)
-        if value is not None:
+        if value is not None and target == ExportTarget.BEST:
             self._monitor.improved(value)
 
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
-        """Return KeepBest if the round is the best so far."""
+        """Return KeepModel if the round is the best so far."""
         value = self._monitor.value(metrics)
         if value is None:
             return []
         if self._monitor.improved(value) or not self._best_only:
-            return [KeepBest(f"{self._monitor.name} is {value:.6g}")]
+            return [KeepModel(f"{self._monitor.name} is {value:.6g}")]
         return []
 
 
@@ -235,10 +291,16 @@ class CallbackSet:
         """Return the actions of one round, in the callbacks' order."""
         return [a for c in self.callbacks for a in c.on_evaluation(metrics)]
 
-    def kept(self, metrics: Mapping[str, float]) -> None:
+    def kept(self, metrics: Mapping[str, float], target: ExportTarget) -> None:
         """Tell callbacks of a kept model; see Callback."""
         for callback in self.callbacks:
-            callback.kept(metrics)
+            callback.kept(metrics, target)
+
+    def check(self, *, export_dir: str) -> None:
+        """Raise UserCodeError if a callback keeps a model and no folder is named."""
+        for callback in self.callbacks:
+            if callback.exports and not export_dir:
+                raise UserCodeError(f"export.dir is empty, {callback.exports}")
 
 
 def from_json(text: str) -> CallbackSet:

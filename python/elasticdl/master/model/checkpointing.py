@@ -170,7 +170,7 @@ class Checkpoints:
             return
         self._count += 1
         self.refused_end = False
-        name = f"ckpt-{self._ledger.generation}.{self._count}"
+        name = f"{self._name()}{self._count}"
         self.schedule.requested(now=now)
         self.request = CheckpointRequest(
             id=name,
@@ -186,6 +186,9 @@ class Checkpoints:
         )
         self._begin(self._prepare(self.request, now))
 
+    def _name(self) -> str:
+        return f"ckpt-{self._ledger.generation}."
+
     def _begin(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -200,7 +203,9 @@ class Checkpoints:
         def make() -> None:
             files.make_directory(place.parent)
             place.mkdir(exist_ok=True)
-            shelf.sweep(self.directory, prefix=f"{course.run}-", keep=place)
+            # Of this master alone: another one may have taken over meanwhile.
+            mine = f"{course.run}-{self._name()}"
+            shelf.sweep(self.directory, prefix=mine, keep=place)
             if course == tidied:
                 return
             for path, manifest in shelf.complete(self.directory):
@@ -280,8 +285,13 @@ class Checkpoints:
             time=now,
         )
         aside = Path(request.dir)
+
+        def complete() -> None:
+            store.write_manifest(aside, manifest)
+            store.read_manifest(aside)  # looks for the shards, too
+
         try:
-            await _in_thread(lambda: store.write_manifest(aside, manifest))
+            await _in_thread(complete)
             if self.request is not request:
                 return  # a rewind came between: it is of a course that was left
             target = await _in_thread(

@@ -5,11 +5,11 @@ Owns the round under way and the results. Called by the loop (ticks), heartbeats
 
 A round: the PS pin a snapshot; tasks go out beside training; their metric states are
 added; one SUMMARIZE task turns the sums into figures; callbacks see them; where a
-callback keeps the model, an EXPORT task writes it from the snapshot. Only then has the
-round been: one that is given up before leaves no result, and callbacks forget it, as
-they forget results of versions that a rewind has undone. A model that was kept stays
-where it is, as no parameters are left to write the one before it from: the result that
-it had stays the one to beat, and the best one that is told.
+callback keeps the model, an EXPORT task writes it aside from the snapshot. Only then
+has the round been: one that is given up before leaves no result, and callbacks forget
+it, as they forget results of versions that a rewind has undone. A model that was kept
+(`kept_models`) stays, as no parameters are left to write the one before it from: the
+result that it had stays the one to beat, and the best one that is told.
 """
 
 from __future__ import annotations
@@ -24,25 +24,31 @@ from elasticdl.data.reader import Shard
 from elasticdl.job.heartbeats import SnapshotDone, SnapshotRequest
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import EvaluationResult
-from elasticdl.job.tasks import ModelVersion, Task, TaskReport, TaskType, Ticket
+from elasticdl.job.tasks import (
+    ExportTarget,
+    ModelVersion,
+    Task,
+    TaskReport,
+    TaskType,
+    Ticket,
+)
 from elasticdl.master.happenings import Evaluated
 from elasticdl.master.model import evaluation
 from elasticdl.master.model.callbacks import (
     Action,
     CallbackSet,
-    KeepBest,
+    KeepModel,
     ScaleLearningRate,
 )
 from elasticdl.master.model.checkpoint_identity import point
 from elasticdl.master.model.evaluation import EvaluationSchedule, MetricSums
+from elasticdl.master.model.kept_models import KeptModels
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
 
 log = logging.getLogger(__name__)
-
-BEST = "best"
 
 
 @dataclass
@@ -60,7 +66,9 @@ class Round:
     left: int = 0
     sums: MetricSums = field(default_factory=MetricSums)
     point: str = ""  # of training, when it was opened
-    result: EvaluationResult | None = None  # while the best model is being exported
+    result: EvaluationResult | None = None  # while its model is being written
+    aside: tuple[ExportTarget, ...] = ()  # what for
+    writing: int = 0  # how many of these are not written yet
     actions: list[Action] = field(default_factory=list)  # once that is done
 
     def pin(self, snapshot: str) -> None:
@@ -90,9 +98,14 @@ class Round:
         """Carry these actions out when the round is over."""
         self.actions = actions
 
-    def keep(self, result: EvaluationResult) -> None:
-        """Note that the round's model is being exported as the best one."""
-        self.result = result
+    def keep(self, result: EvaluationResult, aside: tuple[ExportTarget, ...]) -> None:
+        """Note that the round's model is being written aside, once for each target."""
+        self.result, self.aside, self.writing = result, aside, len(aside)
+
+    def written(self) -> bool:
+        """Count a model that was written; return whether it was the last."""
+        self.writing -= 1
+        return self.writing == 0
 
     @property
     def ticket(self) -> Ticket | None:
@@ -139,10 +152,7 @@ class Rounds:
             (past for past in pasts if past.number not in undone),
             maxlen=facts.EvaluationFact.KEPT,  # what a restarted master reads back
         )
-        # Whose models were kept, as many: of undone rounds too.
-        self._kept = deque(
-            (past for past in pasts if past.kept), maxlen=facts.EvaluationFact.KEPT
-        )
+        self.kept = KeptModels(pasts, ledger.all_of(facts.ExportFact))
         self._forgotten = ledger.count_of(facts.EvaluationFact) - len(pasts)
         # Journals of before results said this themselves.
         epochs = [fact.epochs_done for fact in ledger.all_of(facts.RoundFact)]
@@ -190,11 +200,6 @@ class Rounds:
         """Whether the newest result covers all training so far."""
         return bool(self._past) and self._past[-1].point == point(self._ledger)
 
-    @property
-    def best(self) -> EvaluationResult | None:
-        """The result of the model in `best`, even if a rewind undid its round."""
-        return self._kept[-1].result if self._kept else None
-
     def records(self) -> tuple[int, int]:
         """Return the number of evaluated records of the newest round, and its total."""
         total = sum(shard.num_records for shard in self._shards)
@@ -216,16 +221,24 @@ class Rounds:
         self._shards = tuple(shards)
         self.callbacks = callbacks
         self._replay(self._on_action)
+        self._move()
 
     def _replay(self, on_action: Callable[[Action], None] | None = None) -> None:
         """Replay results to new callbacks; pass their actions on if asked to."""
         self.callbacks = self.callbacks.renewed()
-        for past in self._kept:
-            self.callbacks.kept(past.result.metrics)
+        for result, target in self.kept.results():
+            self.callbacks.kept(result.metrics, target)
         for result in self.results:
             for action in self.callbacks.on_evaluation(result.metrics):
-                if on_action is not None and not isinstance(action, KeepBest):
+                if on_action is not None and not isinstance(action, KeepModel):
                     on_action(action)
+
+    def _move(self) -> None:
+        """Have the model that is kept as the best one moved to its place."""
+        task = self.kept.to_move()
+        if task is not None:
+            self._side.add(task)
+            self._signals.work()
 
     # -- opening ------------------------------------------------------------------
 
@@ -268,7 +281,7 @@ class Rounds:
     def stops_training(self) -> bool:
         """Whether a round is under way on what workers have themselves.
 
-        A step between its tasks, or before the best model's export, would have them see
+        A step between its tasks, or before its model is written, would have them see
         other values.
         """
         return self.current is not None and not self._pins
@@ -338,26 +351,31 @@ class Rounds:
     # -- reports ------------------------------------------------------------------
 
     def done(self, task: Task, report: TaskReport, *, now: float) -> None:
-        """Take the report of an EVALUATION, SUMMARIZE or EXPORT(best) task.
+        """Take the report of an EVALUATION, SUMMARIZE or EXPORT task.
 
         Raises UserCodeError if metric states do not fit each other.
         """
         current = self.current
-        if current is None or task.round != current.number:
+        if task.move:
+            self.kept.moved(task)
+        elif current is None or task.round != current.number:
             return
-        if task.type == TaskType.EVALUATION:
-            records = report.records or task.end - task.start
-            current.sums.add(report.state, records=records)
-            if not self._pins:
-                current.evaluated_by(report.model_version)
-            if current.task_done():
-                summary = self._task(current, TaskType.SUMMARIZE)
-                self._side.add(replace(summary, state=current.sums.state()))
-                self._signals.work()
+        elif task.type == TaskType.EVALUATION:
+            self._evaluated(current, task, report)
         elif task.type == TaskType.SUMMARIZE:
             self._finish(current, report.results_json, now=now)
-        elif current.result is not None:
+        elif current.result is not None and current.written():
             self._complete(current, current.result)
+
+    def _evaluated(self, current: Round, task: Task, report: TaskReport) -> None:
+        records = report.records or task.end - task.start
+        current.sums.add(report.state, records=records)
+        if not self._pins:
+            current.evaluated_by(report.model_version)
+        if current.task_done():
+            summary = self._task(current, TaskType.SUMMARIZE)
+            self._side.add(replace(summary, state=current.sums.state()))
+            self._signals.work()
 
     def _finish(self, current: Round, results_json: str, *, now: float) -> None:
         result = EvaluationResult(
@@ -369,15 +387,22 @@ class Rounds:
             why=current.why,
         )
         actions = self.callbacks.on_evaluation(result.metrics)
-        current.act_later([a for a in actions if not isinstance(a, KeepBest)])
-        keep = next((a for a in actions if isinstance(a, KeepBest)), None)
-        if keep is None or not self._export:
+        current.act_later([a for a in actions if not isinstance(a, KeepModel)])
+        keeps = [a for a in actions if isinstance(a, KeepModel)]
+        if not keeps or not self._export:
             self._complete(current, result)
             return
-        log.info("keeping the model of version %d: %s", current.version, keep)
-        current.keep(result)
-        export = self._task(current, TaskType.EXPORT)
-        self._side.add(replace(export, target=BEST))
+        for keep in keeps:
+            log.info("keeping the model of version %d: %s", current.version, keep)
+        aside = tuple(dict.fromkeys(keep.target for keep in keeps))
+        current.keep(result, aside)
+        values = self._task(current, TaskType.EXPORT)
+        for target in aside:
+            self._side.add(
+                self.kept.to_write(
+                    target, current.number, values.model, epoch=values.epoch
+                )
+            )
         self._signals.work()
 
     def _complete(self, current: Round, result: EvaluationResult) -> None:
@@ -387,13 +412,13 @@ class Rounds:
             number=current.number,
             epochs_done=current.epochs_done,
             point=current.point,
-            kept=current.result is not None,
+            aside=current.aside,
         )
         self._forgotten += len(self._past) == self._past.maxlen
         self._past.append(past)
-        if past.kept:
-            self._kept.append(past)
         self._ledger.record(past)
+        if past.aside:
+            self.kept.add(past)
         self._signals.diary.say(Evaluated(time=result.time, result=result))
         log.info(
             "Evaluation metrics[version=%d]: %s",
@@ -403,6 +428,8 @@ class Rounds:
         for action in current.actions:
             self._on_action(action)
         self._close()
+        if ExportTarget.BEST in past.aside:
+            self._move()
 
     def _close(self) -> None:
         self.current = None
@@ -416,7 +443,7 @@ class Rounds:
         self._side.drop_round(current.number)
         self._again = current.why
         if current.result is not None:
-            # Its model was not kept, so it was not the best one: callbacks forget it.
+            # Its model is not kept, so it was not the best one: callbacks forget it.
             self._replay()
         self._close()
 
@@ -431,8 +458,9 @@ class Rounds:
                 self._past.remove(past)
             numbers = tuple(past.number for past in undone)
             self._ledger.record(facts.UndoneFact(rounds=numbers))
-            if self._kept and self._kept[-1] in undone:
-                best = self._kept[-1].result
+            newest = self.kept.newest(ExportTarget.BEST)
+            if newest is not None and newest in undone:
+                best = newest.result
                 log.warning(
                     "the evaluation of version %d was undone; the model that it kept "
                     "stays the best one (%s) until another one beats it",

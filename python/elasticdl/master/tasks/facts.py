@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from elasticdl.errors import JournalError
 from elasticdl.job import status, words
+from elasticdl.job.tasks import ExportTarget
 
 # As many of a kind that is listed, the newest.
 MOST = 10_000
@@ -348,7 +349,8 @@ class EvaluationFact(status.EvaluationResult, Fact):
     number: int = 0
     epochs_done: int = 0
     point: str = ""  # of training, when it was opened; "" is not known
-    kept: bool = False  # its model was written as the best one
+    kept: bool = False  # its model was written to `best` at once (older journals)
+    aside: tuple[ExportTarget, ...] = ()  # what its model was written aside for
 
     @property
     def result(self) -> status.EvaluationResult:
@@ -381,6 +383,7 @@ class ExportFact(Fact):
     target: str
     paths: tuple[str, ...]
     point: str = ""  # of training
+    round: int = 0  # whose model was moved there
 
 
 # -- the data -------------------------------------------------------------------------

@@ -249,7 +249,8 @@ def report(job: Job, *, now: float) -> JobReport:
         relaunches=list(parts.relaunches.records),
         relaunches_before=parts.relaunches.total - len(parts.relaunches.records),
         checkpoint=newest.dir if newest else "",
-        best=parts.rounds.best,
+        best=parts.rounds.kept.best,
+        restored=parts.rounds.kept.restored,
         exports=job.exports,
         predictions=_predictions(job),
     )

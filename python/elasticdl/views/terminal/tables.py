@@ -16,7 +16,13 @@ from rich.text import Text
 from elasticdl.client import JobView
 from elasticdl.job.names import Role
 from elasticdl.job.spec.kinds import JobType
-from elasticdl.job.status import JobReport, JobStatus, Relaunch, ReplicaStatus
+from elasticdl.job.status import (
+    EvaluationResult,
+    JobReport,
+    JobStatus,
+    Relaunch,
+    ReplicaStatus,
+)
 from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.group import group_lines
@@ -236,10 +242,14 @@ def report_view(report: JobReport) -> RenderableType:
     return Group(*parts)
 
 
+def _of_version(measured: EvaluationResult | None) -> str:
+    if measured is None:
+        return ""
+    return f"version {measured.version}: {text.metrics(measured.metrics)}"
+
+
 def _report_rows(report: JobReport) -> list[tuple[str, str]]:
     trains = report.type == JobType.TRAIN and bool(report.records)
-    best = report.best
-    figures = "" if best is None else text.metrics(best.metrics)
     records = (
         f"{text.count(report.records)}, {text.rate(report.records_per_second)} a second"
     )
@@ -281,7 +291,8 @@ def _report_rows(report: JobReport) -> list[tuple[str, str]]:
         ("metrics", text.metrics(report.metrics)),
         ("events", ", ".join(lost)),
         ("checkpoint", text.path(report.checkpoint)),
-        ("best", "" if best is None else f"version {best.version}: {figures}"),
+        ("best", _of_version(report.best)),
+        ("restored", _of_version(report.restored)),
         ("exports", "\n".join(text.path(one) for one in report.exports)),
         ("predictions", text.path(report.predictions)),
     ]

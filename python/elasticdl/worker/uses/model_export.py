@@ -1,6 +1,8 @@
-"""EXPORT tasks: the final or the best model, written for serving.
+"""EXPORT tasks: the final model and those of rounds, written for serving.
 
-Owns which values go where. Called by the loop. Knows nothing of formats.
+Owns which values go where: the model of a round is written aside, and moved to its
+place by a task of its own, once the journal has it. Called by the loop. Knows nothing
+of formats.
 """
 
 from __future__ import annotations
@@ -11,16 +13,20 @@ from pathlib import Path
 
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.job.spec.job import ExportSpec
-from elasticdl.job.tasks import ModelVersion, Task, TaskOutcome, TaskReport
+from elasticdl.job.tasks import (
+    ExportTarget,
+    ModelVersion,
+    Task,
+    TaskOutcome,
+    TaskReport,
+)
 from elasticdl.model.definition import ModelDefinition
-from elasticdl.model.export import export_model
+from elasticdl.model.export import Aside, export_model
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.worker.trainer import ModelSource
 from elasticdl.worker.uses.model_values import ModelValues
 
 log = logging.getLogger(__name__)
-
-BEST = "best"
 
 
 class ModelExporter:
@@ -41,14 +47,31 @@ class ModelExporter:
         self._borrowed = borrowed
 
     def export(self, task: Task) -> TaskReport:
-        """Write the model; return the report with its paths."""
-        model = task.model
-        if task.target != BEST and inner_optimizer(self._definition.optimizer).use_ema:
-            model = ModelVersion(AVERAGE)
-        values = self._trainer.values(model)
+        """Write or move a model; return the report with its paths."""
         directory = Path(self._spec.dir)
-        if task.target == BEST:
-            directory /= BEST
+        version = 0
+        if task.move:
+            paths = _aside(directory, task).move_to(_place(directory, task.target))
+        elif task.round:
+            aside = _aside(directory, task)
+            aside.clear(but=task.beside)
+            version, paths = self._write(task.model, aside.path)
+        else:
+            averages = inner_optimizer(self._definition.optimizer).use_ema
+            model = ModelVersion(AVERAGE) if averages else task.model
+            version, paths = self._write(model, directory)
+        log.info("Exported %s", ", ".join(str(path) for path in paths))
+        return TaskReport(
+            task_id=task.task_id,
+            lease_id=task.lease_id,
+            outcome=TaskOutcome.DONE,
+            model_version=version,
+            results_json=json.dumps({"paths": [str(path) for path in paths]}),
+        )
+
+    def _write(self, model: ModelVersion, directory: Path) -> tuple[int, list[Path]]:
+        """Write a version's values; return which it was, and the paths."""
+        values = self._trainer.values(model)
         with self._borrowed.set_to(values):
             paths = export_model(
                 self._definition.model,
@@ -56,11 +79,15 @@ class ModelExporter:
                 self._spec.formats,
                 input_signature=self._definition.input_signature,
             )
-        log.info("Exported %s", ", ".join(str(path) for path in paths))
-        return TaskReport(
-            task_id=task.task_id,
-            lease_id=task.lease_id,
-            outcome=TaskOutcome.DONE,
-            model_version=values.version,
-            results_json=json.dumps({"paths": [str(path) for path in paths]}),
-        )
+        return values.version, paths
+
+
+def _aside(directory: Path, task: Task) -> Aside:
+    # What is restored at the end was kept for that.
+    final = task.target == ExportTarget.FINAL
+    target = ExportTarget.RESTORED if final else ExportTarget(task.target)
+    return Aside(directory, target, task.round)
+
+
+def _place(directory: Path, target: str) -> Path:
+    return directory / target if target == ExportTarget.BEST else directory

@@ -4,10 +4,11 @@ import math
 
 import pytest
 from elasticdl.errors import UserCodeError
+from elasticdl.job.tasks import ExportTarget
 from elasticdl.master.model.callbacks import (
     BestModel,
     EarlyStopping,
-    KeepBest,
+    KeepModel,
     ReduceLROnPlateau,
     ScaleLearningRate,
     StopTraining,
@@ -33,15 +34,31 @@ def test_accuracy_is_better_when_greater_unless_the_mode_says_otherwise() -> Non
     best = BestModel({"monitor": "val_accuracy"})
     assert best.on_evaluation({"accuracy": 0.5})
     assert not best.on_evaluation({"accuracy": 0.4})
-    assert best.on_evaluation({"accuracy": 0.6}) == [KeepBest("val_accuracy is 0.6")]
+    assert best.on_evaluation({"accuracy": 0.6}) == [KeepModel("val_accuracy is 0.6")]
     least = BestModel({"monitor": "val_accuracy", "mode": "min"})
     assert least.on_evaluation({"accuracy": 0.5})
     assert least.on_evaluation({"accuracy": 0.4})
 
 
-def test_a_baseline_has_to_be_beaten_from_the_start() -> None:
-    stop = EarlyStopping({"monitor": "loss", "patience": 1, "baseline": 0.3})
-    assert stop.on_evaluation({"loss": 0.4})
+def test_what_improves_below_a_baseline_goes_on_and_does_not_begin_patience_anew():
+    stop = EarlyStopping({"monitor": "loss", "patience": 2, "baseline": 0.3})
+    seen = [bool(stop.on_evaluation({"loss": x})) for x in (0.6, 0.5, 0.4, 0.45)]
+    assert seen == [False, False, False, True]
+
+
+def test_the_best_model_is_kept_to_be_restored_and_an_undone_one_stays_to_be_beaten():
+    described = {"monitor": "loss", "patience": 9, "restore_best_weights": True}
+    stop = EarlyStopping(described)
+
+    def keeps(loss: float) -> bool:
+        (action,) = stop.on_evaluation({"loss": loss}) or (None,)
+        return isinstance(action, KeepModel) and action.target == ExportTarget.RESTORED
+
+    assert [keeps(x) for x in (0.5, 0.6, 0.4, 0.4)] == [True, False, True, False]
+    stop = EarlyStopping(described)
+    stop.kept({"loss": 0.4}, ExportTarget.RESTORED)
+    stop.kept({"loss": 0.1}, ExportTarget.BEST)  # for another callback
+    assert [keeps(x) for x in (0.5, 0.3)] == [False, True]
 
 
 def test_the_first_evaluations_can_be_skipped() -> None:

@@ -257,3 +257,35 @@ def test_a_starting_master_leaves_the_bytes_of_shards_to_whoever_loads_them(
     shard.write_bytes(bytes(shard.stat().st_size))
     run(second)
     assert found == [str(made[0])]
+
+
+def test_a_master_that_was_replaced_leaves_the_checkpoint_of_the_next_one_alone(
+    run, tmp_path
+) -> None:
+    async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        left = Path((await asked(checkpoints)).dir)
+        checkpoints.abort()
+        await until(lambda: not left.exists())
+        left.mkdir()  # what a replica still wrote
+        of_next = left.with_name(left.name.replace("ckpt-1.", "ckpt-2."))
+        of_next.mkdir()
+        (of_next / "shard-0-of-1.edl").write_bytes(b"whole")
+        await asked(checkpoints)
+        assert not left.exists()
+        assert (of_next / "shard-0-of-1.edl").exists()
+
+    run(story)
+
+
+def test_a_checkpoint_whose_shard_is_gone_gets_no_name(run, tmp_path) -> None:
+    async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        wanted = await asked(checkpoints)
+        done = written(wanted, 7)
+        (Path(wanted.dir) / done.file).unlink()
+        checkpoints.take(0, done, now=0.0)
+        await until(lambda: not checkpoints.busy)
+        assert checkpoints.newest is None
+        assert f"{done.file}: No such file" in checkpoints.problem
+        assert await completed(checkpoints, 8, now=99.0)
+
+    run(story)

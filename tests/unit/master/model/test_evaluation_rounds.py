@@ -10,11 +10,11 @@ import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.job.heartbeats import SnapshotDone
 from elasticdl.job.spec.job import EvaluationSpec, JobSpec
-from elasticdl.job.tasks import Task, TaskReport, TaskType
+from elasticdl.job.tasks import ExportTarget, Task, TaskReport, TaskType
 from elasticdl.master.happenings import Evaluated
 from elasticdl.master.model import callbacks, evaluation
 from elasticdl.master.model.callbacks import Action, ScaleLearningRate
-from elasticdl.master.model.evaluation_rounds import BEST, Rounds
+from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
@@ -22,6 +22,7 @@ from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.master.tasks.side_tasks import SideTasks
 
 EXPORT = TaskType.EXPORT
+BEST = ExportTarget.BEST
 BEST_MODEL = [{"class": "BestModel", "monitor": "accuracy"}]
 PLATEAU = [
     {"class": "ReduceLROnPlateau", "monitor": "accuracy", "factor": 0.5, "patience": 1}
@@ -42,6 +43,7 @@ class Course:
                 "export": {"dir": "out"},
             }
         )
+        self.ledger = ledger
         self.side = SideTasks(ledger.generation)
         self.signals = Signals(ledger.generation)
         self.actions: list[Action] = []
@@ -62,10 +64,16 @@ class Course:
     def report(self, task: Task, **report: object) -> None:
         self.side.finish(task.lease_id)
         self.rounds.done(task, TaskReport(**report), now=1.0)
+        if task.move:  # as master.calls.leasing records it
+            moved = facts.ExportFact(target=task.target, paths=(), round=task.round)
+            self.ledger.record(moved)
 
     def measure(self, accuracy: float, *, version: int) -> Task | None:
         """Evaluate the round that is open; the task that writes the best model."""
         while (task := self.lease()) is not None:
+            if task.move:
+                self.report(task)
+                continue
             if task.type == EXPORT:
                 return task
             results = json.dumps({"accuracy": accuracy})
@@ -75,7 +83,7 @@ class Course:
     def evaluate(self, accuracy: float, *, version: int, epochs: int = 0) -> None:
         """Open a round and see it through."""
         self.rounds.open("test", version=version, epochs_done=epochs, now=0.0)
-        if (export := self.measure(accuracy, version=version)) is not None:
+        while (export := self.measure(accuracy, version=version)) is not None:
             self.report(export)
 
     @property
@@ -118,15 +126,15 @@ def test_the_best_model_of_an_undone_round_stays_the_one_to_beat_and_is_told(
         ledger = Ledger.open(tmp_path, now=0.0)
         course = Course(ledger, BEST_MODEL)
     assert course.measured == [0.7]
-    assert (course.rounds.best.version, course.rounds.best.metrics) == (
+    assert (course.rounds.kept.best.version, course.rounds.kept.best.metrics) == (
         8,
         {"accuracy": 0.9},
     )
     # `best` has the model of 0.9: one of 0.8 must not be written over it.
     course.evaluate(0.8, version=7)
-    assert course.rounds.best.version == 8
+    assert course.rounds.kept.best.version == 8
     course.evaluate(0.95, version=9)
-    assert course.rounds.best.version == 9
+    assert course.rounds.kept.best.version == 9
     assert course.measured == [0.7, 0.8, 0.95]
 
 
@@ -253,3 +261,108 @@ def test_a_round_that_takes_longer_than_its_interval_leaves_time_to_train(
     assert course.rounds.current is None
     tick(version=5, now=10.0 + interval)
     assert course.rounds.current is not None
+
+
+def restarted(
+    ledger: Ledger, folder: Path, described: list[dict[str, object]]
+) -> Course:
+    asyncio.run(ledger.commit())
+    return Course(Ledger.open(folder, now=0.0), described)
+
+
+def test_a_model_is_the_best_one_when_it_is_in_its_place_whoever_is_lost(
+    ledger, tmp_path
+) -> None:
+    course = Course(ledger, BEST_MODEL)
+    course.evaluate(0.7, version=4)
+    course.rounds.open("test", version=8, epochs_done=0, now=0.0)
+    course.report(course.measure(0.9, version=8))
+    # It is kept, and will be moved; `best` has the one before it.
+    assert course.measured == [0.7, 0.9]
+    assert course.rounds.kept.best.version == 4
+    move = course.lease()
+    assert (move.target, move.move, move.round) == (
+        BEST,
+        True,
+        course.rounds.kept.moving,
+    )
+    course.rounds.rewound(version=5, epochs_done=0)
+    assert course.rounds.kept.moving == move.round
+    course = restarted(ledger, tmp_path, BEST_MODEL)
+    again = course.lease()
+    assert (again.target, again.move, again.round) == (BEST, True, move.round)
+    course.report(again)
+    assert course.rounds.kept.best.version == 8
+    assert not course.rounds.kept.moving
+
+
+def test_a_model_that_was_written_aside_for_a_lost_round_is_not_the_best(
+    ledger,
+) -> None:
+    course = Course(ledger, BEST_MODEL)
+    course.evaluate(0.7, version=4)
+    course.rounds.open("test", version=8, epochs_done=0, now=0.0)
+    written = course.measure(0.9, version=8)
+    assert (written.move, written.beside) == (
+        False,
+        course.rounds.kept.newest(BEST).number,
+    )
+    course.rounds.abort()
+    course.report(written)  # too late
+    assert course.lease() is None
+    assert course.rounds.kept.best.version == 4
+
+
+RESTORING = [
+    {
+        "class": "EarlyStopping", "monitor": "accuracy", "patience": 5,
+        "restore_best_weights": True,
+    }
+]  # fmt: skip
+
+
+def test_the_final_model_is_the_best_one_where_early_stopping_restores_it(
+    ledger, tmp_path
+) -> None:
+    course = Course(ledger, RESTORING)
+    assert course.rounds.kept.to_restore() is None
+    for version, accuracy in ((4, 0.7), (8, 0.9), (12, 0.8)):
+        course.evaluate(accuracy, version=version)
+    for kept in (
+        course.rounds.kept,
+        restarted(ledger, tmp_path, RESTORING).rounds.kept,
+    ):
+        assert kept.restored.version == 8
+        task = kept.to_restore()
+        assert (task.target, task.move) == (ExportTarget.FINAL, True)
+        assert task.round == kept.newest(ExportTarget.RESTORED).number
+        assert (kept.best, kept.moving) == (None, 0)
+
+
+def test_a_round_whose_model_is_kept_twice_is_over_when_both_are_written(
+    ledger,
+) -> None:
+    course = Course(ledger, [*BEST_MODEL, *RESTORING])
+    course.rounds.open("test", version=8, epochs_done=0, now=0.0)
+    first = course.measure(0.9, version=8)
+    course.report(first)
+    assert course.measured == []
+    second = course.measure(0.9, version=8)
+    assert {first.target, second.target} == {BEST, ExportTarget.RESTORED}
+    course.report(second)
+    assert course.measured == [0.9]
+
+
+def test_a_journal_of_models_that_were_written_at_once_says_which_one_is_the_best(
+    ledger, tmp_path
+) -> None:
+    fact = facts.EvaluationFact(
+        version=4, metrics={"accuracy": 0.7}, records=8, seconds=1.0, time=1.0,
+        why="test", number=1_000_001, kept=True,
+    )  # fmt: skip
+    ledger.record(fact)
+    course = restarted(ledger, tmp_path, BEST_MODEL)
+    assert course.rounds.kept.best.version == 4
+    assert course.lease() is None
+    course.evaluate(0.6, version=8)
+    assert course.rounds.kept.best.version == 4
