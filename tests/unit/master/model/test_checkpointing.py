@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from elasticdl.checkpoint import shelf, store
 from elasticdl.job.heartbeats import SnapshotDone, SnapshotRequest
+from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.master.model.checkpoint_identity import Course
 from elasticdl.master.model.checkpoint_requests import COPY_SECONDS, STILL_SECONDS
@@ -36,7 +37,7 @@ def run(tmp_path: Path) -> Callable[..., None]:
             ledger = Ledger.open(tmp_path / "journal", now=0.0)
             checkpoints = Checkpoints(
                 spec,
-                tmp_path / "checkpoints",
+                JobDir(tmp_path),
                 ledger,
                 Signals(1),
                 holding=Holding(1),
@@ -113,8 +114,8 @@ def test_a_rewind_while_a_checkpoint_is_given_its_name_leaves_none_of_that_cours
     named, go_on = threading.Event(), threading.Event()
     real = os.rename
 
-    def rename(source, target):
-        real(source, target)
+    def rename(source, target, **folders):
+        real(source, target, **folders)
         if Path(target).name == "version-5":
             named.set()
             go_on.wait(10.0)
