@@ -100,10 +100,11 @@ class Checkpoints:
             lambda: find(directory, course, root=self._root, launched=launched),
             seconds=patience,
         )
-        if not self._shelf and noted and Path(noted.dir).parent != directory:
-            # checkpoint.dir is another one since the job was launched again.
+        if noted and Path(noted.dir).parent != directory:
+            # checkpoint.dir is another one since: there are older ones here at most.
             before = Path(noted.dir).parent
-            self._shelf = patiently(lambda: find(before, course), seconds=patience)
+            newer = patiently(lambda: find(before, course), seconds=patience)
+            self._shelf = [*self._shelf, *newer][-MOST_REMEMBERED:]
         shelf.sweep(directory, prefix=f"{course.run}-", root=self._root)
         if course.unnamed:
             shelf.sweep(directory, prefix="ckpt-", root=self._root)

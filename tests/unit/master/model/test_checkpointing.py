@@ -19,8 +19,14 @@ from elasticdl.master.model.checkpoint_requests import COPY_SECONDS, STILL_SECON
 from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.holding import Holding
 from elasticdl.master.signals import Signals
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 
+from tests.unit.checkpoint.test_shelf import write
+
+SPEC = JobSpec.model_validate(
+    {"name": "job", "model": {"definition": "m.f"}, "data": {"training": "t"}}
+)
 Story = Callable[[Checkpoints, Ledger], Coroutine[Any, Any, None]]
 
 
@@ -29,14 +35,10 @@ def run(tmp_path: Path) -> Callable[..., None]:
     """Runs a story on the checkpoints of a job with one PS."""
 
     def play(story: Story, *, course: Course | None = None) -> None:
-        spec = JobSpec.model_validate(
-            {"name": "job", "model": {"definition": "m.f"}, "data": {"training": "t"}}
-        )
-
         async def main() -> None:
             ledger = Ledger.open(tmp_path / "journal", now=0.0)
             checkpoints = Checkpoints(
-                spec,
+                SPEC,
                 JobDir(tmp_path),
                 ledger,
                 Signals(1),
@@ -258,3 +260,30 @@ def test_a_starting_master_leaves_the_bytes_of_shards_to_whoever_loads_them(
     shard.write_bytes(bytes(shard.stat().st_size))
     run(second)
     assert found == [str(made[0])]
+
+
+def test_checkpoints_of_a_folder_before_are_gone_back_to_and_left_where_they_are(
+    tmp_path: Path,
+) -> None:
+    """The journal says which folder that was, and a worker can write there."""
+    course = Course("mine", "job")
+    before = JobDir(tmp_path / "before").checkpoints_dir
+    newer = write(before, 9, job="job", run="mine")
+    here = JobDir(tmp_path / "here")
+    older = write(here.checkpoints_dir, 4, job="job", run="mine")
+
+    async def main() -> None:
+        ledger = Ledger.open(here.journal_dir, now=0.0)
+        ledger.record(facts.CheckpointFact(version=9, dir=str(newer)))
+        checkpoints = Checkpoints(
+            SPEC, here, ledger, Signals(1), holding=Holding(1), course=course
+        )
+        assert checkpoints.newest.dir == str(newer)
+        assert checkpoints.give_up(str(newer))
+        assert checkpoints.newest.dir == str(older)
+        assert checkpoints.give_up(str(older))
+        await until(lambda: not older.exists())
+        ledger.close()
+
+    asyncio.run(main())
+    assert newer.is_dir()
