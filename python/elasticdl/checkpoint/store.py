@@ -137,8 +137,8 @@ def read_manifest(version_dir: Path, *, root: Path | None = None) -> Manifest:
     """
     path = Path(version_dir) / MANIFEST
     try:
-        with reader(path, root=root or path.parent) as file:
-            tree = json.loads(file.read())
+        with reader(path, root=root or path.parent) as written:
+            tree = json.loads(written.read())
         form = tree.get("format") if isinstance(tree, dict) else None
         if isinstance(form, int) and form > FORMAT:
             raise CheckpointError(
