@@ -36,6 +36,7 @@ from elasticdl.master.model.checkpoint_identity import (
     note_course,
     point,
 )
+from elasticdl.master.model.checkpoint_place import place_of
 from elasticdl.master.model.checkpoint_requests import (
     CheckpointRequest,
     CheckpointSchedule,
@@ -74,11 +75,9 @@ class Checkpoints:
         this job, or if it cannot be read.
         """
         self._spec = spec
-        directory = Path(spec.checkpoint.dir or job_dir.checkpoints_dir)
-        self.directory = directory
-        # Workers can write in their job's folder; what else values name may be a link.
-        inside = directory.is_relative_to(job_dir.root)
-        self._root = job_dir.root if inside else directory
+        place = place_of(spec.checkpoint.dir, job_dir)
+        self.directory, self._root = place.directory, place.root
+        directory = place.directory
         self._ledger = ledger
         self._signals = signals
         self._holding = holding
