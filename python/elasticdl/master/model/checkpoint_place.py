@@ -38,8 +38,8 @@ def place_of(given: str, job_dir: JobDir) -> Place:
         return Place(directory, Path(directory.anchor or "."))
     if _OF_JOBS in real.parts and _OF_JOBS not in directory.parts:
         raise CheckpointError(
-            f"job.checkpoint.dir: got {given}, a link to {real}, which is in the folder "
-            "of a job, expected no link there: a worker may have made it. Remove it, or "
-            "name that folder itself"
+            f"job.checkpoint.dir: got {given}, a link to {real}, which is in the "
+            "folder of a job, expected no link there: a worker may have made it. "
+            "Remove it, or name that folder itself"
         )
     return Place(real, Path(real.anchor))
