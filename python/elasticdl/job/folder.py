@@ -13,7 +13,6 @@ import errno
 import fcntl
 import itertools
 import logging
-import os
 import shutil
 import time
 from pathlib import Path, PurePosixPath
@@ -179,7 +178,10 @@ def in_force(job_dir: JobDir) -> JobSpec:
     Raises SpecError.
     """
     taken = job_dir.in_force_file
-    if not os.path.lexists(taken):
+    try:
+        with opened(job_dir.root, root=job_dir.root) as folder:
+            folder.stat(taken.name)  # a link is there too, and is refused
+    except FileNotFoundError:
         taken = job_dir.spec_file
     return load_values(taken, root=job_dir.root).job
 
