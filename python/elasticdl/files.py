@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 
-# Readable by others: processes of one job may run as different users.
-DEFAULT_MODE = 0o644
+from elasticdl.beneath import DEFAULT_MODE, opened
 
 
 def write_whole(
-    path: Path, data: bytes | str, *, durable: bool, mode: int = DEFAULT_MODE
+    path: Path,
+    data: bytes | str,
+    *,
+    durable: bool,
+    mode: int = DEFAULT_MODE,
+    root: Path | None = None,
 ) -> None:
     """Replace a file atomically: a reader sees the old content or the new one.
 
@@ -28,31 +31,23 @@ def write_whole(
         durable: Whether the file and its name must outlive a power cut from the moment
             of the return on. Costs two syncs.
         mode: The file's permissions.
+        root: The folder below which no link is followed; its own folder by default.
 
     Raises:
         OSError: It cannot be written. Nothing is left behind, and what was there stays.
     """
-    handle, name = tempfile.mkstemp(
-        dir=str(path.parent), prefix=f".{path.name}.", suffix=".tmp"
-    )
-    aside = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
+    with opened(path.parent, root=root or path.parent) as folder:
+        with folder.replacing(path.name, mode=mode) as handle:
+            left = memoryview(data.encode() if isinstance(data, str) else data)
+            while left:
+                left = left[os.write(handle, left) :]
             if durable:
-                os.fsync(file.fileno())
-        aside.chmod(mode)
-        aside.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
-    if durable:
-        # Who may write into a folder need not be allowed to read it, and to sync it is
-        # to open it for reading.
-        with contextlib.suppress(PermissionError):
-            sync_directory(path.parent)
+                os.fsync(handle)
+        if durable:
+            # Who may write into a folder need not be allowed to read it, and to sync
+            # it is to open it for reading.
+            with contextlib.suppress(PermissionError):
+                folder.flush()
 
 
 def sync_directory(directory: Path) -> None:

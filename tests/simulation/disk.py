@@ -131,13 +131,22 @@ def _there(path: Any) -> bool:
     return pathlib.Path(path).exists()
 
 
-def _open(path: Any, flags: int, mode: int = 0o777) -> int:
+def _path(name: Any, folder: int | None) -> str:
+    """Return the path of a name in an open folder."""
     disk = world_disk()
+    above = disk.paths.get(folder, "") if disk is not None and folder else ""
+    return str(pathlib.Path(above, name))
+
+
+def _open(
+    name: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+) -> int:
+    disk, path = world_disk(), _path(name, dir_fd)
     if disk is not None and flags & _ROOM and not _there(path):
         disk.before(path, needs_room=True)
-    fd = real_os.open(path, flags, mode)
+    fd = real_os.open(name, flags, mode, dir_fd=dir_fd)
     if disk is not None:
-        disk.paths[fd] = str(path)
+        disk.paths[fd] = path
         process = current_process()
         if process is not None:
             opened = process.__dict__.setdefault("fds", {})
@@ -160,6 +169,22 @@ def _close_all(process: Process) -> None:
     for fd in list(process.__dict__.get("fds", {})):
         real_os.close(fd)
     process.__dict__.get("fds", {}).clear()
+
+
+def _mkdir(name: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+    if not _there(path := _path(name, dir_fd)):
+        _before(path, needs_room=True)
+    real_os.mkdir(name, mode, dir_fd=dir_fd)
+
+
+def _rename(old: Any, new: Any, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+    _before(_path(old, src_dir_fd), needs_room=False)
+    real_os.replace(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+
+def _unlink(name: Any, *, dir_fd: int) -> None:
+    _before(_path(name, dir_fd), needs_room=False)
+    real_os.unlink(name, dir_fd=dir_fd)
 
 
 def _pwrite(fd: int, data: Any, offset: int) -> int:
@@ -210,7 +235,7 @@ def _getpid() -> int:
 
 def _fdopen(fd: int, *args: Any, **kwargs: Any) -> Any:
     process = current_process()
-    if process is not None:
+    if process is not None and kwargs.get("closefd", True):
         process.__dict__.get("fds", {}).pop(fd, None)
     return _File(real_os.fdopen(fd, *args, **kwargs))
 
@@ -280,7 +305,8 @@ def _module(name: str, real: types.ModuleType, **changed: Any) -> types.ModuleTy
 os = _module(
     "os", real_os, open=_open, close=_close, pwrite=_pwrite, write=_write,
     fsync=_sync, fdatasync=_sync, ftruncate=_ftruncate, _exit=_exit, getpid=_getpid,
-    fdopen=_fdopen, setpriority=lambda *_: None,
+    fdopen=_fdopen, mkdir=_mkdir, rename=_rename, replace=_rename, unlink=_unlink,
+    setpriority=lambda *_: None,
 )  # fmt: skip
 tempfile = _module("tempfile", real_tempfile, mkstemp=_mkstemp)
 paths = _module("pathlib", pathlib, Path=Path)

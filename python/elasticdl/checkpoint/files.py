@@ -12,7 +12,6 @@ import fcntl
 import mmap
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from elasticdl.beneath import opened
 from elasticdl.errors import CheckpointError
 from elasticdl.files import sync_directory
 
@@ -49,40 +49,31 @@ def write_whole(
     *,
     before: Callable[[Written], None] = lambda _written: None,
     progress: Callable[[int], None] = ignore,
+    root: Path | None = None,
 ) -> Written:
     """Write a file so that a reader sees all of it or none, even after a power cut.
 
     `before` is called when all is written, right before the file gets its name;
-    `progress` again and again with the bytes that the disk has so far.
+    `progress` again and again with the bytes that the disk has so far. No link is
+    followed below `root`, the file's folder by default.
 
     Raises CheckpointError if it cannot be written (disk full, no permission); then
     nothing is left behind and a file that was there before stays.
     """
     path = Path(path)
-    aside: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        aside = Path(name)
-        with os.fdopen(handle, "wb", buffering=0) as file:
-            written = _write(file.fileno(), buffers, progress)
-            os.fsync(file.fileno())
-        # mkstemp makes files for the owner alone; other users read checkpoints too.
-        aside.chmod(0o644)
-        before(written)
-        aside.replace(path)
-        aside = None
-        sync_directory(path.parent)
+        with opened(path.parent, root=root or path.parent, make=True) as folder:
+            with folder.replacing(path.name) as handle:
+                written = _write(handle, buffers, progress)
+                os.fsync(handle)
+                before(written)
+            folder.flush()
     except OSError as error:
         raise CheckpointError(
             f"{path}: cannot be written: {error.strerror or error}; "
             f"{_free(path.parent)} bytes are free there; make room or choose another "
             "folder (job.checkpoint.dir)"
         ) from error
-    finally:
-        if aside is not None:
-            with contextlib.suppress(OSError):
-                aside.unlink()
     return written
 
 

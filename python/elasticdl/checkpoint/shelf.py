@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from elasticdl.beneath import opened
 from elasticdl.checkpoint.layout import (
     ABANDONED,
     MANIFEST,
@@ -32,15 +32,18 @@ log = logging.getLogger(__name__)
 Complete = tuple[Path, Manifest]
 
 
-def complete(directory: Path) -> Iterator[Complete]:
+def complete(directory: Path, *, root: Path | None = None) -> Iterator[Complete]:
     """Yield the complete checkpoints of a folder, those of higher versions first.
 
+    Here and below: no link is followed below `root`, which is the folder by default.
     Torn ones are skipped with a warning. Raises CheckpointError if the folder cannot
     be read, or one of them because its storage is away; one that is not there has none.
     """
-    for _, path in reversed(_versions(Path(directory))):
+    directory = Path(directory)
+    root = root or directory
+    for _, path in reversed(_versions(directory, root)):
         try:
-            manifest = read_manifest(path)
+            manifest = read_manifest(path, root=root)
         except CheckpointError as error:
             if is_storage_away(error):
                 raise
@@ -95,14 +98,16 @@ def age(path: Path, manifest: Manifest) -> tuple[int, int, int]:
     return manifest.rewind, manifest.version, again
 
 
-def _versions(directory: Path) -> list[tuple[tuple[int, int], Path]]:
-    numbered = [(parse_version_dir(path.name), path) for path in _entries(directory)]
+def _versions(directory: Path, root: Path) -> list[tuple[tuple[int, int], Path]]:
+    names = _names(directory, root)
+    numbered = [(parse_version_dir(name), directory / name) for name in names]
     return sorted((number, path) for number, path in numbered if number is not None)
 
 
-def _entries(directory: Path) -> list[Path]:
+def _names(directory: Path, root: Path) -> list[str]:
     try:
-        return list(directory.iterdir())
+        with opened(directory, root=root) as folder:
+            return folder.names()
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -155,6 +160,7 @@ def delete_old(
     *,
     mine: Callable[[Manifest], bool],
     protect: Collection[Path] = (),
+    root: Path | None = None,
 ) -> list[Path]:
     """Delete all but the `keep` newest checkpoints of this run; return the deleted.
 
@@ -166,7 +172,8 @@ def delete_old(
     Failures are logged, not raised: a folder that stays does no harm.
     """
     directory = Path(directory)
-    own = [path for path, manifest in complete(directory) if mine(manifest)]
+    root = root or directory
+    own = [path for path, one in complete(directory, root=root) if mine(one)]
     kept = own[:keep]
     if not kept:
         return []
@@ -175,45 +182,67 @@ def delete_old(
     old = [path for path in own if path.resolve() not in safe]
     old += [
         path
-        for number, path in _versions(directory)
+        for number, path in _versions(directory, root)
         if number < limit and not (path / MANIFEST).exists()
     ]
-    for path in directory.glob(f"{ABANDONED}*"):
-        with contextlib.suppress(CheckpointError):
-            if mine(read_manifest(path)):
-                old.append(path)
-    return [path for path in old if _delete(path)]
+    for name in _names(directory, root):
+        if name.startswith(ABANDONED):
+            with contextlib.suppress(CheckpointError):
+                if mine(read_manifest(directory / name, root=root)):
+                    old.append(directory / name)
+    return [path for path in old if _delete(path, root)]
 
 
-def abandon(version_dir: Path) -> Path | None:
+def abandon(version_dir: Path, *, root: Path | None = None) -> Path | None:
     """Move a checkpoint out of sight of every reader; return its new path.
 
     It stays on the disk, for a look at it, until `delete_old` comes by. A failure is
     logged: its manifest still tells of which course it is.
     """
     target = version_dir.with_name(ABANDONED + version_dir.name)
+    place = version_dir.parent
     try:
-        if target.exists():
-            shutil.rmtree(target)
-        version_dir.rename(target)
+        with opened(place, root=root or place) as folder:
+            if folder.has(target.name):
+                folder.remove_tree(target.name)
+            folder.rename(version_dir.name, target.name)
     except OSError as error:
         log.warning("%s cannot be set aside: %s", version_dir, error)
         return None
     return target
 
 
-def sweep(directory: Path, *, prefix: str, keep: Path | None = None) -> None:
+def sweep(
+    directory: Path,
+    *,
+    prefix: str,
+    keep: Path | None = None,
+    root: Path | None = None,
+) -> None:
     """Delete unfinished checkpoints with this prefix, except `keep`."""
-    for path in directory.glob(f"{PENDING}{prefix}*"):
-        if path != keep:
-            shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(CheckpointError):
+        for name in _names(directory, root or directory):
+            if name.startswith(PENDING + prefix) and directory / name != keep:
+                remove(directory / name, root=root)
 
 
-def _delete(version_dir: Path) -> bool:
+def remove(path: Path, *, root: Path | None = None) -> None:
+    """Delete a folder, as far as that goes."""
+    place = path.parent
+    with contextlib.suppress(OSError), opened(place, root=root or place) as folder:
+        folder.remove_tree(path.name)
+
+
+def _delete(version_dir: Path, root: Path) -> bool:
     try:
-        # Without its manifest nobody takes it for complete while it goes.
-        (version_dir / MANIFEST).unlink(missing_ok=True)
-        shutil.rmtree(version_dir)
+        with opened(version_dir.parent, root=root) as folder:
+            # Without its manifest nobody takes it for complete while it goes.
+            with (
+                folder.below(version_dir.name) as gone,
+                contextlib.suppress(FileNotFoundError),
+            ):
+                gone.unlink(MANIFEST)
+            folder.remove_tree(version_dir.name)
     except OSError as error:
         log.warning("Cannot delete the old checkpoint %s: %s", version_dir, error)
         return False

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elasticdl.beneath import opened, reader
 from elasticdl.checkpoint import files
 from elasticdl.checkpoint.layout import (
     ABANDONED,
@@ -30,7 +31,6 @@ from elasticdl.checkpoint.layout import (
     version_dir,
 )
 from elasticdl.errors import CheckpointError
-from elasticdl.files import sync_directory
 from elasticdl.tensor.codec import Array, FrameError, decode, encode
 
 # Names that are tried for one version before something else must be wrong.
@@ -85,15 +85,25 @@ def write_shard(
     return entry(files.write_whole(path, frame, before=before, progress=progress))
 
 
-def write_manifest(directory: Path, manifest: Manifest) -> Path:
-    """Complete a checkpoint. Raises CheckpointError if it cannot be written."""
+def write_manifest(
+    directory: Path, manifest: Manifest, *, root: Path | None = None
+) -> Path:
+    """Complete a checkpoint; no link is followed below `root`.
+
+    Raises CheckpointError if it cannot be written.
+    """
     path = Path(directory) / MANIFEST
-    files.write_whole(path, [manifest.model_dump_json(indent=2).encode()])
+    text = manifest.model_dump_json(indent=2).encode()
+    files.write_whole(path, [text], root=root)
     return path
 
 
-def publish(aside: Path, directory: Path, version: int) -> Path:
+def publish(
+    aside: Path, directory: Path, version: int, *, root: Path | None = None
+) -> Path:
     """Give a complete checkpoint its name among the others; return the new path.
+
+    It lies in the same folder. No link is followed below `root`, by default that one.
 
     A name that is taken, or was before it was abandoned, is left to whoever has it:
     the bytes there are of another moment, another course or another run. Raises
@@ -101,12 +111,13 @@ def publish(aside: Path, directory: Path, version: int) -> Path:
     """
     for again in itertools.count():
         target = directory / version_dir(version, again)
-        abandoned = target.with_name(ABANDONED + target.name)
         try:
-            if not target.exists() and not abandoned.exists():
-                aside.rename(target)
-                sync_directory(directory)
-                return target
+            with opened(directory, root=root or directory) as folder:
+                taken_names = (target.name, ABANDONED + target.name)
+                if not any(folder.has(name) for name in taken_names):
+                    folder.rename(aside.name, target.name)
+                    folder.flush()
+                    return target
         except OSError as error:
             taken = error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
             if not taken or again > _MOST_NAMES:
@@ -116,15 +127,18 @@ def publish(aside: Path, directory: Path, version: int) -> Path:
     raise AssertionError("count() has no end")
 
 
-def read_manifest(version_dir: Path) -> Manifest:
+def read_manifest(version_dir: Path, *, root: Path | None = None) -> Manifest:
     """Return the manifest of a complete checkpoint.
+
+    No link is followed below `root`, the checkpoint's folder by default.
 
     Raises CheckpointError if it is missing or if a shard is missing or has another
     size. Whether the bytes fit their checksums is seen where they are loaded.
     """
     path = Path(version_dir) / MANIFEST
     try:
-        tree = json.loads(path.read_bytes())
+        with reader(path, root=root or path.parent) as written:
+            tree = json.loads(written.read())
         form = tree.get("format") if isinstance(tree, dict) else None
         if isinstance(form, int) and form > FORMAT:
             raise CheckpointError(

@@ -18,15 +18,15 @@ import time
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from pydantic import ValidationError
-
+from elasticdl.beneath import opened, read_text
 from elasticdl.errors import JobError, SpecError
+from elasticdl.files import write_whole
 from elasticdl.job.names import JobDir
 from elasticdl.job.plain import plain_json
 from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
-from elasticdl.job.values.file import load_values, write_values
+from elasticdl.job.values.file import dump_values, load_values
 from elasticdl.job.words import JobState
 
 log = logging.getLogger(__name__)
@@ -56,9 +56,9 @@ def read_report(job_dir: JobDir) -> JobReport | None:
     """Return the final report; None if the job has not ended with one."""
     try:
         return JobReport.model_validate_json(
-            plain_json(job_dir.report_file.read_text())
+            plain_json(read_text(job_dir.report_file, root=job_dir.root))
         )
-    except (OSError, ValidationError):
+    except (OSError, ValueError):
         return None
 
 
@@ -167,13 +167,8 @@ def move_aside(root: Path) -> Path:
 
 def put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
     """Write the specification that replicas read from now on. Raises OSError."""
-    try:
-        write_values(job_dir.in_force_file, ValuesFile(kind="job", job=spec))
-    except SpecError as error:
-        if isinstance(error.__cause__, OSError):
-            # Nobody's specification is wrong: the disk is full, or not there.
-            raise error.__cause__ from None
-        raise
+    text = dump_values(ValuesFile(kind="job", job=spec))
+    write_whole(job_dir.in_force_file, text, durable=True)
 
 
 def in_force(job_dir: JobDir) -> JobSpec:
@@ -183,7 +178,12 @@ def in_force(job_dir: JobDir) -> JobSpec:
     Raises SpecError.
     """
     taken = job_dir.in_force_file
-    return load_values(taken if taken.exists() else job_dir.spec_file).job
+    try:
+        with opened(job_dir.root, root=job_dir.root) as folder:
+            folder.stat(taken.name)  # a link is there too, and is refused
+    except FileNotFoundError:
+        taken = job_dir.spec_file
+    return load_values(taken, root=job_dir.root).job
 
 
 def fill(job_dir: JobDir, values: ValuesFile) -> None:
@@ -191,10 +191,11 @@ def fill(job_dir: JobDir, values: ValuesFile) -> None:
 
     Raises SpecError for a model file that would lie outside its folder.
     """
-    job_dir.logs_dir.mkdir(parents=True, exist_ok=True)
+    with opened(job_dir.logs_dir, root=job_dir.root, make=True):
+        pass  # it is there now
     job_dir.report_file.unlink(missing_ok=True)
     job_dir.in_force_file.unlink(missing_ok=True)
-    write_values(job_dir.spec_file, values)
+    write_whole(job_dir.spec_file, dump_values(values), durable=True)
     for name, content in values.job.model.files.items():
         relative = PurePosixPath(name)
         if relative.is_absolute() or ".." in relative.parts:
@@ -203,5 +204,5 @@ def fill(job_dir: JobDir, values: ValuesFile) -> None:
                 "model's folder; take `..` and the leading `/` away"
             )
         target = job_dir.model_dir / relative
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(content)
+        with opened(target.parent, root=job_dir.root, make=True):
+            write_whole(target, content, durable=False, root=job_dir.root)

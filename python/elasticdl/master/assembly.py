@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, JournalError
@@ -221,10 +220,9 @@ def _make_job(
         {g: s for g, s in live.workers.items() if g in adopted} if live else {},
     )
     relaunches = Relaunches(ledger, signals.diary)
-    directory = Path(spec.checkpoint.dir) if spec.checkpoint.dir else None
     checkpoints = Checkpoints(
         spec,
-        directory or job_dir.checkpoints_dir,
+        job_dir,
         ledger,
         signals,
         holding=holding,

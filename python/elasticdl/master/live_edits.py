@@ -43,6 +43,7 @@ LIVE = (
 OF_THE_FILE = (
     ("", "onEnd"),
     ("", "env"),
+    ("checkpoint", "dir"),
     ("ps", "env"),
     ("ps", "priority"),
     ("worker", "env"),
@@ -102,9 +103,10 @@ def _with(spec: JobSpec, changes: Iterable[FieldChange]) -> JobSpec:
 def by_the_file(noted: JobSpec, told: JobSpec | None) -> JobSpec:
     """Return a noted specification with what the values file alone may say.
 
-    Workers can write the folder that it was noted in: what a master runs, and what pods
-    are given beside a number, is not taken from there. Without a file (`told`) nothing
-    is run, and pods have what their templates say.
+    Workers can write the folder that it was noted in: what a master runs, where it
+    writes and deletes, and what pods are given beside a number, is not taken from
+    there. Without a file (`told`) nothing is run, checkpoints are in the job's folder,
+    and pods have what their templates say.
     """
     tree, said = noted.document(), told.document() if told else {}
     for section, key in OF_THE_FILE:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from elasticdl.beneath import read_text
 from elasticdl.errors import (
     FINAL_EXITS,
     ElasticDLError,
@@ -185,7 +186,7 @@ def _owner(job_dir: JobDir) -> str:
     """
     try:
         # Empty after a crash of the machine; somebody had begun the job.
-        return job_dir.owner_file.read_text() or _UNREADABLE
+        return read_text(job_dir.owner_file, root=job_dir.root) or _UNREADABLE
     except FileNotFoundError:
         return ""
 

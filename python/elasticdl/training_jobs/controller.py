@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from elasticdl.client.cluster.training_jobs import owner_of, path_of
@@ -24,6 +25,7 @@ from elasticdl.training_jobs.reconcile import reconcile
 from elasticdl.training_jobs.rendering import Renderer
 from elasticdl.training_jobs.resource import Json, Seen, TrainingJob
 from elasticdl.training_jobs.telling import Outcome, is_soft, patch_of, status_of
+from elasticdl.training_jobs.turns import Turns
 from elasticdl.training_jobs.verdicts import (
     Changes,
     Edit,
@@ -40,6 +42,10 @@ log = logging.getLogger(__name__)
 _APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 # What is missing may come: nothing tells of it.
 _LOOK_AGAIN_SECONDS = 30.0
+# Where Helm gave no answer, it holds one of the places below for long.
+_RENDER_AGAIN_SECONDS = 600.0
+# Charts that are rendered at once, by a process of 110 to 260 MiB each.
+_RENDERS = 3
 # Loss and progress change all the time; who looks at them looks every now and then.
 _SOFT_SECONDS = 10.0
 # A Secret that is there: of an earlier job, and about to go, or ours. Collecting takes
@@ -74,6 +80,7 @@ class Controller:
         self._wrote: dict[str, float] = {}  # when loss and progress were
         self._later: dict[str, asyncio.TimerHandle] = {}
         self._secrets: dict[str, _Secrets] = {}
+        self._renders = ThreadPoolExecutor(_RENDERS, thread_name_prefix="render")
 
     @property
     def known(self) -> bool:
@@ -82,14 +89,17 @@ class Controller:
 
     async def run(self) -> None:
         """Act for ever. Raises PlatformError where the first lists are refused."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watched.watch(), name="watch")
-            tasks.create_task(self._act(), name="act")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watched.watch(), name="watch")
+                tasks.create_task(self._act(Turns(tasks, self._one)), name="act")
+        finally:
+            self._renders.shutdown(wait=False, cancel_futures=True)
 
-    async def _act(self) -> None:
+    async def _act(self, turns: Turns) -> None:
         while True:
             for name in sorted(await self._watched.changed()):
-                await self._one(name)
+                turns.give(name)
 
     async def _one(self, name: str) -> None:
         job = self._watched.job(name)
@@ -122,7 +132,9 @@ class Controller:
         self._refused[name] = outcome.refused
         # One that cannot be read is the same until it is edited, and takes seconds if
         # it is large.
-        if outcome.values is not None:
+        if outcome.refused.reason is Reason.NOT_RENDERED:
+            self._look_again(name, _RENDER_AGAIN_SECONDS)
+        elif outcome.values is not None:
             self._look_again(name, _LOOK_AGAIN_SECONDS)
 
     async def _carry_out(self, job: TrainingJob, seen: Seen) -> Outcome:
@@ -174,7 +186,8 @@ class Controller:
 
     async def _submit(self, job: TrainingJob, seen: Seen, wanted: Submit) -> Outcome:
         loop = asyncio.get_running_loop()
-        rendered = await loop.run_in_executor(None, self._renderer.render, job, wanted)
+        render = self._renderer.render
+        rendered = await loop.run_in_executor(self._renders, render, job, wanted)
         planned: Changes | Refused
         if isinstance(rendered, Refused):
             planned = rendered

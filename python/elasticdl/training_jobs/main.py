@@ -27,6 +27,10 @@ from elasticdl.training_jobs.rendering import Renderer
 
 log = logging.getLogger("elasticdl.training_jobs.main")
 
+# A chart takes a second, and some more where the node is busy or its disk away. What
+# takes longer may never be done, and holds a place meanwhile.
+_RENDERING_SECONDS = 60.0
+
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the arguments."""
@@ -43,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
 async def control(args: argparse.Namespace, api: ApiServer) -> None:
     """Watch and act until a signal comes. Raises ElasticDLError."""
     cluster = ClusterClient(api, "", args.namespace)
-    helm = find_helm(os.environ.get("PATH"))
+    helm = find_helm(os.environ.get("PATH"), limit_seconds=_RENDERING_SECONDS)
     controller = Controller(api, args.namespace, Renderer(helm, find_chart(), cluster))
     loop = asyncio.get_running_loop()
     server = MetricsServer(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from elasticdl.client.cluster import chart as charts
 from elasticdl.client.cluster.api import ClusterClient, Where
-from elasticdl.client.cluster.helm import Helm
+from elasticdl.client.cluster.helm import Helm, HelmStuckError
 from elasticdl.client.cluster.submit import (
     chart_values,
     chart_words,
@@ -41,6 +41,8 @@ class Renderer:
         where = Where("", job.namespace)
         try:
             text = self.helm.render(self.chart, job.name, where, values)
+        except HelmStuckError as error:
+            return Refused(Reason.NOT_RENDERED, f"{error}; it is tried again later")
         except (SpecError, PlatformError) as error:
             return Refused(Reason.INVALID, chart_words(error))
         objects = charts.manifests(text)

@@ -24,6 +24,7 @@ class Reason(enum.StrEnum):
     NAME_TAKEN = "NameTaken"  # somebody else has a job of that name
     NOT_ALLOWED = "NotAllowed"  # the platform of its namespace refuses it
     IMMUTABLE = "Immutable"  # the edit may not be made while the job runs
+    NOT_RENDERED = "NotRendered"  # Helm gave no answer in time
     MISSING = "Missing"  # something that its pods name is not there
     WAITING = "Waiting"  # objects of an earlier one are still being removed
     NOT_APPLIED = "NotApplied"  # the API server refused an object

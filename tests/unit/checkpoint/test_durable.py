@@ -38,15 +38,15 @@ class Calls:
         return REAL_WRITE(handle, data)
 
     def named(self, real: Callable[..., None]) -> Callable[..., None]:
-        def call(source: str, target: str, **rest: object) -> None:
-            real(source, target, **rest)
-            inode, folder = Path(target).stat(), Path(target).parent.stat()
+        def call(source: str, target: str, *, dst_dir_fd: int, **rest: object) -> None:
+            real(source, target, dst_dir_fd=dst_dir_fd, **rest)
+            inode, folder = os.stat(target, dir_fd=dst_dir_fd), os.fstat(dst_dir_fd)
             self.seen.append(("name", inode.st_ino, folder.st_ino))
 
         return call
 
-    def mkdir(self, path: str, mode: int = 0o777, **rest: object) -> None:
-        REAL_MKDIR(path, mode, **rest)
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        REAL_MKDIR(path, mode)
         inode, folder = Path(path).stat(), Path(path).parent.stat()
         self.seen.append(("name", inode.st_ino, folder.st_ino))
 

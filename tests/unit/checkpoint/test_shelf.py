@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import logging
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
+from elasticdl.beneath import Folder
 from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import MANIFEST, Manifest, ShardFile
 from elasticdl.errors import CheckpointError
@@ -241,13 +243,13 @@ def test_a_newest_checkpoint_whose_storage_is_away_is_not_passed_over(
 ) -> None:
     write(tmp_path, 1)
     newest = write(tmp_path, 2)
-    read = Path.read_bytes
+    read = Folder.reader
 
-    def away(path: Path) -> bytes:
-        if path.parent == newest:
+    def away(folder: Folder, name: str) -> IO[bytes]:
+        if folder.path == newest:
             raise OSError(errno.EIO, "Input/output error")
-        return read(path)
+        return read(folder, name)
 
-    monkeypatch.setattr(Path, "read_bytes", away)
+    monkeypatch.setattr(Folder, "reader", away)
     with pytest.raises(CheckpointError, match="version-2"):
         shelf.newest(tmp_path)

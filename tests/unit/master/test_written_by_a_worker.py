@@ -89,3 +89,12 @@ def test_a_group_of_workers_goes_on_as_well_where_the_values_file_is_wrong() -> 
     """Whose specification may have no section `ps`, or the next master refuses it."""
     noted = spec_with({"strategy": "allReduce"})
     assert spec_with(by_the_file(noted, None).document()) == noted
+
+
+def test_where_a_master_writes_checkpoints_is_not_taken_from_the_journal() -> None:
+    planted = spec_with({"checkpoint": {"dir": "/data/others", "keep": 3}})
+    told = spec_with({"checkpoint": {"dir": "/data/own"}})
+    assert by_the_file(planted, told).checkpoint.dir == "/data/own"
+    assert by_the_file(planted, spec_with({})).checkpoint.dir == ""
+    assert by_the_file(planted, None).checkpoint.dir == ""
+    assert by_the_file(planted, None).checkpoint.keep == 3

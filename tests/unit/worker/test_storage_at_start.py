@@ -1,6 +1,7 @@
 """A PS or worker that begins while its volume is away is no end of the job.
 
-Reading `/proc/self/mem` from its start is refused with EIO, as by a network disk.
+Reading `/proc/self/mem` from its start is refused with EIO, as by a network disk. It is
+no file, so that of a specification has its opening refused in the process itself.
 """
 
 import os
@@ -10,20 +11,31 @@ from pathlib import Path
 
 import pytest
 from elasticdl.errors import ExitCode, exit_code_of
-from elasticdl.job.folder import fill
+from elasticdl.job.folder import fill, put_in_force
 from elasticdl.job.names import JobDir
 from elasticdl.model.user_code import import_module, locate
 
 from tests.unit.client.local.test_folder import values
 
 AWAY = "/proc/self/mem"
+REFUSED = """
+import errno, os
+
+def refused(path, *rest, real=os.open, **keywords):
+    if path == "in-force.yaml":
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    return real(path, *rest, **keywords)
+
+os.open = refused
+"""
 
 
 @pytest.fixture
 def job_dir(tmp_path: Path) -> JobDir:
     made = JobDir(tmp_path / "digits")
     fill(made, values())
-    made.in_force_file.symlink_to(AWAY)
+    put_in_force(made, values().job)
+    (tmp_path / "sitecustomize.py").write_text(REFUSED)
     return made
 
 
@@ -38,6 +50,9 @@ def test_a_specification_that_cannot_be_read_now_is_not_a_wrong_one(
         "ELASTICDL_GENERATION": "1",
         "ELASTICDL_MASTER_ADDRESS": "127.0.0.1:9",
         "ELASTICDL_TOKEN": "token",
+        "PYTHONPATH": os.pathsep.join(
+            (str(job_dir.root.parent), os.environ.get("PYTHONPATH", ""))
+        ),
     }
     done = subprocess.run(
         [sys.executable, "-P", "-m", f"elasticdl.{role}.main"],

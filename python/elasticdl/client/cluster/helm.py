@@ -10,11 +10,13 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from elasticdl.client.cluster import helm_library
 from elasticdl.client.cluster.api import Where
 from elasticdl.errors import PlatformError, SpecError
 
@@ -23,6 +25,10 @@ _KUBE_VERSION = re.compile(
     r"^kubeVersion:[^0-9\n]*([0-9]+\.[0-9]+\.[0-9]+)", re.MULTILINE
 )
 _SCHEMA_MARK = "values don't meet the specifications of the schema"
+
+
+class HelmStuckError(PlatformError):
+    """Helm gave no answer with the time and memory that it was given."""
 
 
 class Helm(Protocol):
@@ -46,14 +52,15 @@ class Helm(Protocol):
         """Remove a release; not an error if it is gone."""
 
 
-def find_helm(search_path: str | None) -> Helm:
+def find_helm(search_path: str | None, *, limit_seconds: float | None = None) -> Helm:
     """Return Helm: the program on the PATH, else the library.
 
-    Raises PlatformError when neither is there.
+    With `limit_seconds` what renders longer, or takes more memory than a chart does, is
+    ended, with HelmStuckError. Raises PlatformError when neither is there.
     """
     program = shutil.which("helm", path=search_path)
     if program:
-        return HelmProgram(program)
+        return HelmProgram(program, limit_seconds)
     try:
         import helm_python  # noqa: F401 - only whether it is there
     except ImportError:
@@ -61,7 +68,7 @@ def find_helm(search_path: str | None) -> Helm:
             "no Helm found: neither `helm` on the PATH nor the Python library; install "
             "one: https://helm.sh/docs/intro/install, or pip install 'elasticdl[helm]'"
         ) from None
-    return HelmLibrary()
+    return HelmLibrary(limit_seconds)
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class HelmProgram:
     """Helm as a program, version 3 or 4."""
 
     program: str
+    limit_seconds: float | None = None  # of a call; None for no end
 
     def render(self, chart: Path, release: str, where: Where, values: Values) -> str:
         """Run `helm template`."""
@@ -104,40 +112,28 @@ class HelmProgram:
         return ["--kube-version", found[1]] if found else []
 
     def _run(self, words: Sequence[str], values: Values | None) -> str:
-        done = subprocess.run(  # the program was found by name, on the user's PATH
-            [self.program, *words],
-            input=None if values is None else json.dumps(values),  # JSON is YAML
-            stdin=subprocess.DEVNULL if values is None else None,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise failure(done.stderr or done.stdout)
-        return done.stdout
+        # The program was found by name, on the user's PATH.
+        return _answer([self.program, *words], values, self.limit_seconds, words[0])
 
 
+@dataclass(frozen=True)
 class HelmLibrary:
     """Helm as a library: the `helm` extra, where no program is on the PATH."""
 
+    limit_seconds: float | None = None
+
     def render(self, chart: Path, release: str, where: Where, values: Values) -> str:
         """Return the manifests, one YAML document each, as `helm template` does."""
+        if self.limit_seconds is not None:  # nothing ends a call in this process
+            program = [sys.executable, "-P", helm_library.__file__]
+            words = [*program, str(chart), release, where.namespace]
+            return _answer(words, values, self.limit_seconds, "template")
         import helm_python as helm
 
         try:
-            with helm.Chart.load(chart) as loaded:
-                loaded.validate_schema(values)
-                files = loaded.render(
-                    values, name=release, namespace=where.namespace, is_install=True
-                )
+            return helm_library.render(chart, release, where.namespace, values)
         except helm.HelmError as error:
             raise failure(str(error)) from None
-        texts = [
-            f"---\n# Source: {name}\n{text.strip()}\n"
-            for name, text in sorted(files.items())
-            if name.endswith((".yaml", ".yml")) and text.strip()
-        ]
-        return "".join(texts)
 
     def install(
         self,
@@ -179,6 +175,34 @@ class HelmLibrary:
         return helm.Config(
             kube_context=where.context or None, namespace=where.namespace
         )
+
+
+def _answer(
+    words: Sequence[str], values: Values | None, limit_seconds: float | None, verb: str
+) -> str:
+    """Run a program; return what it prints."""
+    try:
+        done = subprocess.run(
+            words,
+            input=None if values is None else json.dumps(values),  # JSON is YAML
+            stdin=subprocess.DEVNULL if values is None else None,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit_seconds,
+        )
+    except subprocess.TimeoutExpired:
+        raise HelmStuckError(
+            f"no answer from `helm {verb}` in {limit_seconds:g} s; it was ended"
+        ) from None
+    if done.returncode < 0:
+        raise HelmStuckError(
+            f"no answer from `helm {verb}`: it was ended by signal {-done.returncode}, "
+            "as where values take more memory than it may have"
+        )
+    if done.returncode:
+        raise failure(done.stderr or done.stdout)
+    return done.stdout
 
 
 def failure(text: str) -> PlatformError | SpecError:

@@ -24,8 +24,9 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
+from elasticdl.beneath import DEFAULT_MODE, read_text
 from elasticdl.errors import SpecError, is_file_away
-from elasticdl.files import DEFAULT_MODE, write_whole
+from elasticdl.files import write_whole
 from elasticdl.job.spec.problems import Problem, spec_error
 from elasticdl.job.values.aliases import MOST_NODES, too_much
 from elasticdl.job.values.bounded import TooMuchError, load_bounded
@@ -45,26 +46,30 @@ _OTHERWISE = re.compile(
 )
 
 
-def load_values(path: Path, *, overrides: Sequence[str] = ()) -> ValuesFile:
+def load_values(
+    path: Path, *, overrides: Sequence[str] = (), root: Path | None = None
+) -> ValuesFile:
     """Read a values file, with `a.b=c` overrides laid over it.
 
-    Raises SpecError that lists all mistakes of the file and of the overrides.
+    Below `root`, if it is given, no link is followed. Raises SpecError that lists all
+    mistakes of the file and of the overrides.
     """
-    values, problems = read_values(path, overrides=overrides)
+    values, problems = read_values(path, overrides=overrides, root=root)
     if values is None:
         raise spec_error(problems)
     return values
 
 
 def read_values(
-    path: Path, *, overrides: Sequence[str] = ()
+    path: Path, *, overrides: Sequence[str] = (), root: Path | None = None
 ) -> tuple[ValuesFile | None, list[Problem]]:
     """Return the file's values, or None and all mistakes.
 
-    Raises SpecError, with its cause, where the file's storage is away.
+    Below `root`, if it is given, no link is followed. Raises SpecError, with its cause,
+    where the file's storage is away.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, root=root) if root else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         problems = [_unreadable(path, error)]
         if is_file_away(error):

@@ -116,16 +116,22 @@ def note_course(ledger: Ledger, course: Course) -> None:
     ledger.record(facts.CourseFact(**tree))
 
 
-def find(directory: Path, course: Course, *, launched: bool = False) -> list[Found]:
+def find(
+    directory: Path,
+    course: Course,
+    *,
+    root: Path | None = None,
+    launched: bool = False,
+) -> list[Found]:
     """Return the checkpoints that this job may restore, the newest last.
 
-    `launched`: somebody has just begun the job, or begun it anew. Raises
-    CheckpointError if then the folder holds checkpoints of others and none of this
-    job, or if it cannot be read.
+    `root`: as `shelf.complete` has it; `launched`: somebody has just begun the job, or
+    begun it anew. Raises CheckpointError if then the folder holds checkpoints of others
+    and none of this job, or if it cannot be read.
     """
     held: list[shelf.Complete] = []
     other, mine = "", False
-    for path, manifest in shelf.complete(directory):
+    for path, manifest in shelf.complete(directory, root=root):
         if course.holds(manifest):
             held.append((path, manifest))
         elif not course.owns(manifest):

@@ -16,15 +16,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from elasticdl.beneath import opened
 from elasticdl.checkpoint import files, shelf, store
 from elasticdl.checkpoint.layout import PENDING, Manifest, ShardFile
 from elasticdl.errors import CheckpointError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone, SnapshotRequest
+from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.master.happenings import CheckpointFailed, CheckpointWritten
 from elasticdl.master.model.checkpoint_identity import (
@@ -35,6 +36,7 @@ from elasticdl.master.model.checkpoint_identity import (
     note_course,
     point,
 )
+from elasticdl.master.model.checkpoint_place import place_of
 from elasticdl.master.model.checkpoint_requests import (
     CheckpointRequest,
     CheckpointSchedule,
@@ -58,7 +60,7 @@ class Checkpoints:
     def __init__(
         self,
         spec: JobSpec,
-        directory: Path,
+        job_dir: JobDir,
         ledger: Ledger,
         signals: Signals,
         *,
@@ -73,7 +75,9 @@ class Checkpoints:
         this job, or if it cannot be read.
         """
         self._spec = spec
-        self.directory = directory
+        place = place_of(spec.checkpoint.dir, job_dir)
+        self.directory, self._root = place.directory, place.root
+        directory = place.directory
         self._ledger = ledger
         self._signals = signals
         self._holding = holding
@@ -92,15 +96,17 @@ class Checkpoints:
         self.had_one = noted is not None  # as far as the journal knows
         patience = spec.master.journal_wait_seconds
         self._shelf = patiently(
-            lambda: find(directory, course, launched=launched), seconds=patience
+            lambda: find(directory, course, root=self._root, launched=launched),
+            seconds=patience,
         )
-        if not self._shelf and noted and Path(noted.dir).parent != directory:
-            # checkpoint.dir is another one since the job was launched again.
+        if noted and Path(noted.dir).parent != directory:
+            # checkpoint.dir is another one since: there are older ones here at most.
             before = Path(noted.dir).parent
-            self._shelf = patiently(lambda: find(before, course), seconds=patience)
-        shelf.sweep(directory, prefix=f"{course.run}-")
+            newer = patiently(lambda: find(before, course), seconds=patience)
+            self._shelf = [*self._shelf, *newer][-MOST_REMEMBERED:]
+        shelf.sweep(directory, prefix=f"{course.run}-", root=self._root)
         if course.unnamed:
-            shelf.sweep(directory, prefix="ckpt-")
+            shelf.sweep(directory, prefix="ckpt-", root=self._root)
         newest = self.newest
         if noted and (newest is None or newest.dir != noted.dir):
             log.warning(
@@ -196,22 +202,23 @@ class Checkpoints:
 
     async def _prepare(self, request: CheckpointRequest, now: float) -> None:
         """Make the folder and remove earlier attempts. The disk may be slow."""
-        place = Path(request.dir)
+        place, root = Path(request.dir), self._root
         course, tidied = self.course, self._tidied
         self._tidied = course
 
         def make() -> None:
             files.make_directory(place.parent)
-            place.mkdir(exist_ok=True)
+            with opened(place, root=root, make=True):
+                pass  # it is there now
             # Of this master alone: another one may have taken over meanwhile.
             mine = f"{course.run}-{self._name()}"
-            shelf.sweep(self.directory, prefix=mine, keep=place)
+            shelf.sweep(self.directory, prefix=mine, keep=place, root=root)
             if course == tidied:
                 return
-            for path, manifest in shelf.complete(self.directory):
+            for path, manifest in shelf.complete(self.directory, root=root):
                 # Of a course that was left, as a crash can leave it.
                 if course.owns(manifest) and not course.holds(manifest):
-                    shelf.abandon(path)
+                    shelf.abandon(path, root=root)
 
         problem = ""
         try:
@@ -284,18 +291,20 @@ class Checkpoints:
             rewind=request.rewind,
             time=now,
         )
-        aside = Path(request.dir)
+        aside, root = Path(request.dir), self._root
 
         def complete() -> None:
-            store.write_manifest(aside, manifest)
-            store.read_manifest(aside)  # looks for the shards, too
+            store.write_manifest(aside, manifest, root=root)
+            store.read_manifest(aside, root=root)  # looks for the shards, too
 
         try:
             await _in_thread(complete)
             if self.request is not request:
                 return  # a rewind came between: it is of a course that was left
             target = await _in_thread(
-                lambda: store.publish(aside, self.directory, manifest.version)
+                lambda: store.publish(
+                    aside, self.directory, manifest.version, root=root
+                )
             )
         except (OSError, CheckpointError) as error:
             if self.request is request:
@@ -305,7 +314,7 @@ class Checkpoints:
             if self._writing is request:
                 self._writing = None
         if self.request is not request:
-            await _in_thread(lambda: shelf.abandon(target))
+            await _in_thread(lambda: shelf.abandon(target, root=root))
             return
         self.request = None
         self.problem = ""
@@ -338,7 +347,11 @@ class Checkpoints:
         with contextlib.suppress(CheckpointError):
             await _in_thread(
                 lambda: shelf.delete_old(
-                    self.directory, keep, mine=course.owns, protect=[target]
+                    self.directory,
+                    keep,
+                    mine=course.owns,
+                    protect=[target],
+                    root=self._root,
                 )
             )
 
@@ -355,7 +368,8 @@ class Checkpoints:
         self.request = None
         self._signals.bump_holders()
         self._signals.wake()
-        self._begin(_in_thread(lambda: shutil.rmtree(request.dir, ignore_errors=True)))
+        place, root = Path(request.dir), self._root
+        self._begin(_in_thread(lambda: shelf.remove(place, root=root)))
 
     def abort(self) -> None:
         """Abort the checkpoint in progress: a replica with a shard of it is lost."""
@@ -377,8 +391,10 @@ class Checkpoints:
         found = [one for one in self._shelf if one.dir == directory]
         self._shelf = [one for one in self._shelf if one.dir != directory]
         self._dropped.add(directory)
-        if found:
-            self._begin(_in_thread(lambda: shelf.abandon(Path(directory))))
+        place = Path(directory)
+        # Where another folder is only noted in the journal, workers may have noted it.
+        if found and place.parent == self.directory:
+            self._begin(_in_thread(lambda: shelf.abandon(place, root=self._root)))
         return bool(found)
 
     def offers(self, directory: str) -> bool:

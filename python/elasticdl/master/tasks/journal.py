@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from elasticdl.beneath import Folder
 from elasticdl.errors import JournalError, SupersededError
-from elasticdl.files import sync_directory
 from elasticdl.master.tasks import journal_files as files
 from elasticdl.master.tasks.journal_files import Event
 
@@ -79,7 +79,8 @@ class Journal:
         self.writes = 0  # so far; fewer than commits, that is the point of grouping
         self.snapshots_failed = 0
         self._ends: dict[int, int] = {}  # what counts of the segments before
-        directory.mkdir(parents=True, exist_ok=True)
+        with files.folder_of(directory, make=True):
+            pass  # it is there now
         while not self._begin(_next_number(directory)):
             pass  # another master begins at the same time
 
@@ -87,7 +88,8 @@ class Journal:
         """Create a segment and continue in it; return False if it already existed."""
         path = self._directory / files.segment_name(number)
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            with files.folder_of(self._directory) as folder:
+                self._fd = folder.open(path.name, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             return False
         self._number, self._path, self._size = number, path, 0
@@ -234,7 +236,8 @@ class Journal:
             view, offset = view[written:], offset + written
         _sync(self._fd)
         if not self._size:
-            sync_directory(self._directory)
+            with files.folder_of(self._directory) as folder:
+                folder.flush()
         # Again: if it was lost meanwhile, the next master may have read without this.
         self._require_ours()
         self._size = offset
@@ -242,15 +245,15 @@ class Journal:
 
     def _require_ours(self) -> None:
         """Raise SupersededError if another master has taken over the journal."""
-        following = self._directory / files.segment_name(self._number + 1)
-        # Packing makes the second name before it takes the first away.
-        lost = following.exists() or following.with_suffix(".jsonl.gz").exists()
-        if not lost:
-            try:
-                lost = _identity(self._path.stat()) != self._identity
-            except FileNotFoundError:
-                lost = True
-        if lost:
+        following = files.segment_name(self._number + 1)
+        try:
+            with files.folder_of(self._directory) as folder:
+                # Packing makes the second name before it takes the first away.
+                lost = folder.has(following) or folder.has(f"{following}.gz")
+                found = folder.stat(self._path.name)
+        except FileNotFoundError:
+            raise self._superseded() from None
+        if lost or _identity(found) != self._identity:
             raise self._superseded()
 
     def _superseded(self) -> SupersededError:
@@ -291,20 +294,28 @@ class Journal:
         # A name of its own: an old master that still tries must not meet ours.
         aside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
         try:
-            _write_synced(aside, files.with_checksum({"v": files.FORMAT, **state}))
-            self._go_on_in(number)
-            # The number is ours now, and with it the snapshot's name.
-            aside.rename(path)
-            sync_directory(self._directory)
+            with files.folder_of(self._directory) as folder:
+                data = files.with_checksum({"v": files.FORMAT, **state})
+                _write_synced(folder, aside.name, data)
+                self._go_on_in(number)
+                # The number is ours now, and with it the snapshot's name.
+                folder.rename(aside.name, path.name)
+                folder.flush()
         except OSError as error:
-            with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
+            with (
+                contextlib.suppress(OSError),
+                files.folder_of(self._directory) as folder,
+            ):
+                folder.unlink(aside.name)
             log.warning("%s; going on without", cannot_write(path, error))
             self.snapshots_failed += 1
             self._compact_from = int(self._size * _LONGER)
             return
         self._compact_from = 0
-        self._tidy(keep=path)
+        try:
+            self._tidy(keep=path)
+        except OSError as error:  # what stays does no harm
+            log.warning("%s: cannot be tidied: %s", self._directory, error.strerror)
 
     def _go_on_in(self, number: int) -> None:
         """Continue in the next segment. Raises OSError, SupersededError."""
@@ -320,13 +331,13 @@ class Journal:
             if number < self._number and segment.suffix != ".gz":
                 _pack(segment, self._ends.get(number))
         self._ends = {self._number - 1: self._ends[self._number - 1]}
-        for left in self._directory.glob("*.tmp"):  # by a master that was killed
-            with contextlib.suppress(OSError):
-                left.unlink()
-        for other in files.snapshots(self._directory).values():
-            if other != keep:
+        old = {path.name for path in files.snapshots(self._directory).values()}
+        with files.folder_of(self._directory) as folder:
+            left = {name for name in folder.names() if name.endswith(".tmp")}
+            # Those aside are of a master that was killed.
+            for name in sorted(left | (old - {keep.name})):
                 with contextlib.suppress(OSError):
-                    other.unlink()
+                    folder.unlink(name)
 
     def close(self) -> None:
         """Close the file; uncommitted events are lost."""
@@ -344,8 +355,9 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
+def _write_synced(folder: Folder, name: str, data: bytes) -> None:
+    handle = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with os.fdopen(handle, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -354,21 +366,22 @@ def _write_synced(path: Path, data: bytes) -> None:
 def _pack(path: Path, end: int | None) -> None:
     """Replace a segment by a packed one, without events that do not count."""
     packed = path.with_name(path.name + ".gz")
-    aside = packed.with_suffix(".tmp")
     try:
-        with path.open("rb") as source, aside.open("wb") as target:
-            with gzip.open(target, "wb", compresslevel=3) as zipped:
-                _copy(source, zipped, end)
-            target.flush()
-            os.fsync(target.fileno())
-        aside.rename(packed)
-        sync_directory(path.parent)
-        path.unlink()
+        with files.folder_of(path.parent) as folder:
+            with (
+                folder.reader(path.name) as source,
+                folder.replacing(packed.name) as handle,
+                os.fdopen(handle, "wb", closefd=False) as target,
+            ):
+                with gzip.open(target, "wb", compresslevel=3) as zipped:
+                    _copy(source, zipped, end)
+                target.flush()
+                os.fsync(target.fileno())
+            folder.flush()
+            folder.unlink(path.name)
     except OSError as error:
         # The plain segment is as good; only room is lost.
         log.warning("%s", cannot_write(packed, error))
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
 
 
 def _copy(source: IO[bytes], target: gzip.GzipFile, end: int | None) -> None:
@@ -386,7 +399,8 @@ def _sync(fd: int) -> None:
 
 
 def _sync_file(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
+    with files.folder_of(path.parent) as folder:
+        fd = folder.open(path.name)
     try:
         _sync(fd)
     finally:

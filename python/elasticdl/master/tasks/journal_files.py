@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
+from elasticdl.beneath import Folder, opened
 from elasticdl.errors import JournalError
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ Event = dict[str, Any]
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 _HEAD_BYTES = 19  # Length in 8 hexadecimal digits, CRC-32 in 8, and three separators.
+_SNAPSHOT = re.compile(r"snapshot-\d+\.json")
 _HEAD = re.compile(rb"\+([0-9a-f]{8}) ([0-9a-f]{8})\n")
 _AFRESH = (
     "move the job's folder aside and start the job from a checkpoint with "
@@ -92,25 +94,39 @@ def segment_name(number: int) -> str:
     return f"{number:08d}.jsonl"
 
 
+def folder_of(directory: Path, *, make: bool = False) -> Folder:
+    """Open a journal's folder: workers can write into it, and into that above it."""
+    return opened(directory, root=directory.parent, make=make)
+
+
 def segments(directory: Path) -> dict[int, Path]:
     """Return the segment files by number; the unpacked one if both exist."""
     found: dict[int, Path] = {}
-    for path in sorted(directory.glob("*.jsonl*"), reverse=True):
-        if path.name.endswith((".jsonl", ".jsonl.gz")):
-            found[int(path.name.split(".")[0])] = path
+    for name in sorted(_names(directory), reverse=True):
+        if name.endswith((".jsonl", ".jsonl.gz")):
+            found[int(name.split(".")[0])] = directory / name
     return dict(sorted(found.items()))
 
 
 def snapshots(directory: Path) -> dict[int, Path]:
     """Return the snapshots by the number of their segment."""
-    found = directory.glob("snapshot-*.json")
-    return {int(path.stem.split("-")[1]): path for path in found}
+    found = (name for name in _names(directory) if _SNAPSHOT.fullmatch(name))
+    return {int(name[9:-5]): directory / name for name in found}
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        with folder_of(directory) as folder:
+            return folder.names()
+    except FileNotFoundError:
+        return []
 
 
 def read_snapshot(directory: Path) -> tuple[int, Event | None]:
     """Return the newest valid snapshot and its number; (0, None) without one."""
     for number, path in sorted(snapshots(directory).items(), reverse=True):
-        state = checked(path.read_bytes())
+        with folder_of(directory) as folder, folder.reader(path.name) as file:
+            state = checked(file.read())
         if state is not None:
             require_format(path, state.get("v", 1))
             return number, state
@@ -237,17 +253,15 @@ class JournalReader:
         )
 
 
-def _opened(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return cast("IO[bytes]", gzip.open(path))
-    return path.open("rb")
-
-
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[IO[bytes]]:
     try:
-        with _opened(path) as file:
-            yield file
+        with folder_of(path.parent) as folder, folder.reader(path.name) as file:
+            if path.suffix == ".gz":
+                with gzip.open(file) as unpacked:
+                    yield cast("IO[bytes]", unpacked)
+            else:
+                yield file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise JournalError(
             f"{path}: this packed part of the journal is damaged ({error}). Lines "

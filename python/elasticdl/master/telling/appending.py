@@ -12,6 +12,8 @@ import logging
 import os
 from pathlib import Path
 
+from elasticdl.beneath import opened
+
 log = logging.getLogger(__name__)
 
 _MOST_WAITING_BYTES = 1 << 20  # Bounds memory while the disk does not answer.
@@ -20,9 +22,13 @@ _MOST_WAITING_BYTES = 1 << 20  # Bounds memory while the disk does not answer.
 class Appending:
     """One file that only grows; belongs to an event loop."""
 
-    def __init__(self, path: Path, *, ending: bytes = b"") -> None:
-        """`ending` ends each entry; it is added where an earlier writer left it out."""
+    def __init__(self, path: Path, *, root: Path, ending: bytes = b"") -> None:
+        """`root`: the job's folder, below which no link is followed.
+
+        `ending` ends each entry; it is added where an earlier writer left it out.
+        """
         self.path = path
+        self._root = root
         self._ending = ending
         self._waiting = b""
         self._failed = False
@@ -39,7 +45,9 @@ class Appending:
             return False
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(None, append, self.path, taken, self._ending)
+            await loop.run_in_executor(
+                None, lambda: append(self.path, taken, self._ending, root=self._root)
+            )
         except OSError as error:
             self._waiting = taken + self._waiting
             if not self._failed:
@@ -54,10 +62,11 @@ class Appending:
         return True
 
 
-def append(path: Path, data: bytes, ending: bytes = b"") -> None:
+def append(path: Path, data: bytes, ending: bytes = b"", *, root: Path) -> None:
     """Append all of the data or nothing; create the folder. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+", buffering=0) as file:
+    with opened(path.parent, root=root, make=True) as folder:
+        handle = folder.open(path.name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    with os.fdopen(handle, "ab+", buffering=0) as file:
         before = file.seek(0, os.SEEK_END)
         if before and ending:
             file.seek(before - len(ending))

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from elasticdl.beneath import reader
 from elasticdl.job import history
 from elasticdl.job.decision import Decision
 from elasticdl.job.history import History, HistorySample
@@ -38,7 +39,8 @@ class Recorder:
         """Continue the existing file; reads its end."""
         self._job = job
         self._publisher = publisher
-        self._file = Appending(job.job_dir.history_file, ending=b"\n")
+        history_file, root = job.job_dir.history_file, job.job_dir.root
+        self._file = Appending(history_file, root=root, ending=b"\n")
         now = job.clock()
         # An earlier master has told what happened until then, and this state last.
         tail = _tail(job.job_dir.history_file)
@@ -139,7 +141,7 @@ class Recorder:
 def _tail(path: Path) -> History:
     """Return the end of a history."""
     try:
-        with path.open("rb") as file:
+        with reader(path, root=path.parent) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             return history.parse(file.read().decode(errors="replace").splitlines())
     except OSError:

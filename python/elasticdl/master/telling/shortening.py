@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from elasticdl.beneath import opened, reader
 from elasticdl.files import write_whole
 from elasticdl.job import history
 
@@ -49,7 +50,8 @@ def shorten(path: Path, *, most_bytes: int = MOST_FILE_BYTES) -> bool:
 
     Raises OSError.
     """
-    size = path.stat().st_size
+    with opened(path.parent, root=path.parent) as folder:
+        size = folder.stat(path.name).st_size
     if size <= most_bytes:
         return False
     room = most_bytes // 4  # for the samples, and for all else
@@ -63,7 +65,7 @@ def shorten(path: Path, *, most_bytes: int = MOST_FILE_BYTES) -> bool:
 def _count(path: Path) -> tuple[int, int]:
     """Return the number of samples, and of their bytes."""
     count = total = 0
-    with path.open("rb") as file:
+    with reader(path, root=path.parent) as file:
         for line in file:
             if line.startswith(_SAMPLE):
                 count += 1
@@ -82,7 +84,7 @@ def _newest(
     samples: list[bytes] = []
     others: deque[bytes] = deque(maxlen=None if most_bytes else MOST_DECISIONS)
     number = held = 0
-    with path.open("rb") as file:
+    with reader(path, root=path.parent) as file:
         for line in file:
             whole = line.rstrip(b"\n") + b"\n"  # the last one may be torn
             if not line.startswith(_SAMPLE):

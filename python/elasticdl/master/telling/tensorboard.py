@@ -32,7 +32,7 @@ class Scalars:
     def __init__(self, directory: Path, *, now: float, generation: int) -> None:
         """Open a file; nothing is written yet."""
         name = f"events.out.tfevents.{int(now)}.{socket.gethostname()}.{generation}"
-        self.file = Appending(directory / name)
+        self.file = Appending(directory / name, root=directory.parent)
         self._resumes = generation > 1  # and the PS have not told their version yet
         self._rewinds: int | None = None
         self._add(tensorboard_pb2.Event(wall_time=now, file_version=_FILE_VERSION))

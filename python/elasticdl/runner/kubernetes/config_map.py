@@ -16,6 +16,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from elasticdl.beneath import read_text
 from elasticdl.errors import PlatformError
 from elasticdl.files import write_whole
 from elasticdl.job import names
@@ -173,6 +174,7 @@ class JobConfigMap:
 
 def _write(path: Path, text: str) -> None:
     """Replace the file atomically if its content differs."""
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if read_text(path, root=path.parent) == text:
+            return
     write_whole(path, text, durable=False)

@@ -1,8 +1,10 @@
+import os
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from elasticdl.beneath import Folder
 from elasticdl.data.formats import index, tfrecord, tfrecord_search
 from elasticdl.data.formats.files import FilePool
 from elasticdl.data.formats.tfrecord import TFRecordReader, TFRecordWriter
@@ -100,11 +102,11 @@ def test_a_read_only_folder_keeps_the_index_in_memory(
 ):
     path = write(tmp_path / "file", numbered(10))
 
-    def refuse(**options):
+    def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     # The permission bits of a folder do not bind root, whom tests may run as.
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr(Folder, "open", refuse)
     assert TFRecordReader(path, pool).read(3, 5, strict) == numbered(10)[3:5]
     assert not index.index_path(path).exists()
 
@@ -112,10 +114,10 @@ def test_a_read_only_folder_keeps_the_index_in_memory(
 def test_a_full_disk_leaves_no_half_index(tmp_path, pool, monkeypatch):
     path = write(tmp_path / "file", numbered(10))
 
-    def full(self, target):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     assert TFRecordReader(path, pool).num_records == 10
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 

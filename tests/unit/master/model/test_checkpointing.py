@@ -12,14 +12,21 @@ import numpy as np
 import pytest
 from elasticdl.checkpoint import shelf, store
 from elasticdl.job.heartbeats import SnapshotDone, SnapshotRequest
+from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.master.model.checkpoint_identity import Course
 from elasticdl.master.model.checkpoint_requests import COPY_SECONDS, STILL_SECONDS
 from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.holding import Holding
 from elasticdl.master.signals import Signals
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 
+from tests.unit.checkpoint.test_shelf import write
+
+SPEC = JobSpec.model_validate(
+    {"name": "job", "model": {"definition": "m.f"}, "data": {"training": "t"}}
+)
 Story = Callable[[Checkpoints, Ledger], Coroutine[Any, Any, None]]
 
 
@@ -28,15 +35,11 @@ def run(tmp_path: Path) -> Callable[..., None]:
     """Runs a story on the checkpoints of a job with one PS."""
 
     def play(story: Story, *, course: Course | None = None) -> None:
-        spec = JobSpec.model_validate(
-            {"name": "job", "model": {"definition": "m.f"}, "data": {"training": "t"}}
-        )
-
         async def main() -> None:
             ledger = Ledger.open(tmp_path / "journal", now=0.0)
             checkpoints = Checkpoints(
-                spec,
-                tmp_path / "checkpoints",
+                SPEC,
+                JobDir(tmp_path),
                 ledger,
                 Signals(1),
                 holding=Holding(1),
@@ -113,8 +116,8 @@ def test_a_rewind_while_a_checkpoint_is_given_its_name_leaves_none_of_that_cours
     named, go_on = threading.Event(), threading.Event()
     real = os.rename
 
-    def rename(source, target):
-        real(source, target)
+    def rename(source, target, **folders):
+        real(source, target, **folders)
         if Path(target).name == "version-5":
             named.set()
             go_on.wait(10.0)
@@ -289,3 +292,30 @@ def test_a_checkpoint_whose_shard_is_gone_gets_no_name(run, tmp_path) -> None:
         assert await completed(checkpoints, 8, now=99.0)
 
     run(story)
+
+
+def test_checkpoints_of_a_folder_before_are_gone_back_to_and_left_where_they_are(
+    tmp_path: Path,
+) -> None:
+    """The journal says which folder that was, and a worker can write there."""
+    course = Course("mine", "job")
+    before = JobDir(tmp_path / "before").checkpoints_dir
+    newer = write(before, 9, job="job", run="mine")
+    here = JobDir(tmp_path / "here")
+    older = write(here.checkpoints_dir, 4, job="job", run="mine")
+
+    async def main() -> None:
+        ledger = Ledger.open(here.journal_dir, now=0.0)
+        ledger.record(facts.CheckpointFact(version=9, dir=str(newer)))
+        checkpoints = Checkpoints(
+            SPEC, here, ledger, Signals(1), holding=Holding(1), course=course
+        )
+        assert checkpoints.newest.dir == str(newer)
+        assert checkpoints.give_up(str(newer))
+        assert checkpoints.newest.dir == str(older)
+        assert checkpoints.give_up(str(older))
+        await until(lambda: not older.exists())
+        ledger.close()
+
+    asyncio.run(main())
+    assert newer.is_dir()

@@ -495,11 +495,11 @@ def test_a_snapshot_that_cannot_be_put_in_place_loses_no_event(tmp_path, monkeyp
     ledger = opened(tmp_path)
     train(ledger, 5)
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Path, "rename", refuse)
+        broken.setattr(os, "rename", refuse)
         run(ledger.compact_if_needed(limit=-1))
     train(ledger, 5)
     closed(ledger)
@@ -535,22 +535,22 @@ def test_a_packed_part_is_on_the_disk_before_the_plain_one_is_gone(
     train(ledger, 5)
     plain, packed = tmp_path / "00000001.jsonl", tmp_path / "00000001.jsonl.gz"
     synced, seen = set(), []
-    real_sync, real_unlink = os.fsync, Path.unlink
+    real_sync, real_unlink = os.fsync, os.unlink
 
     def sync(fd):
         real_sync(fd)
         synced.add((os.fstat(fd).st_ino, packed.exists()))
 
-    def unlink(path, missing_ok=False):
-        if path == plain:
+    def unlink(name, *, dir_fd):
+        if name == plain.name:
             # Its bytes before it had its name, and then the name.
             seen.append((packed.stat().st_ino, False) in synced)
             seen.append((tmp_path.stat().st_ino, True) in synced)
-        real_unlink(path, missing_ok)
+        real_unlink(name, dir_fd=dir_fd)
 
     with monkeypatch.context() as watched:
         watched.setattr(os, "fsync", sync)
-        watched.setattr(Path, "unlink", unlink)
+        watched.setattr(os, "unlink", unlink)
         run(ledger._journal.compact(ledger._state))
     ledger.close()
     assert seen == [True, True]

@@ -24,6 +24,7 @@ from elasticdl.master.telling.shortening import MOST_FILE_BYTES
 from elasticdl.proto import tensorboard_pb2
 
 from tests.unit.master.looks import first_checkpoint
+from tests.unit.master.tasks.test_journal import FullDisk
 
 MONTH_SECONDS = 30 * 86_400.0
 
@@ -268,13 +269,16 @@ def test_scalars_are_in_an_event_file_of_tensorboards_form(rig) -> None:
 
 def test_half_a_line_of_a_full_disk_is_taken_back(tmp_path: Path) -> None:
     path = tmp_path / "sub" / "history.jsonl"
-    append(path, b"one\n", b"\n")
+    append(path, b"one\n", b"\n", root=tmp_path)
     with path.open("ab") as file:
         file.write(b"two, torn")
-    append(path, b"three\n", b"\n")
+    append(path, b"three\n", b"\n", root=tmp_path)
     assert path.read_bytes() == b"one\ntwo, torn\nthree\n"
-    with pytest.raises(OSError, match="No space left"):
-        append(Path("/dev/full"), b"x")
+    with FullDisk() as disk:
+        disk.allow(path.stat().st_size + 2)
+        with pytest.raises(OSError, match="too large"):
+            append(path, b"four\n", b"\n", root=tmp_path)
+    assert path.read_bytes() == b"one\ntwo, torn\nthree\n"
 
 
 def test_a_month_is_some_thousand_samples() -> None:
