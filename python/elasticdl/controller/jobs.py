@@ -156,9 +156,14 @@ class JobReader:
         return self.job_of(item, classes)
 
     def has_read(self, item: Json) -> bool:
-        """Whether the texts of a ConfigMap were parsed."""
+        """Whether the texts of a ConfigMap were parsed.
+
+        Of this one: another job of the name may have the same.
+        """
         last = self._parsed.get(key_of(item))
-        return last is not None and last.texts == _texts_of(item)
+        if last is None or last.uid != item["metadata"]["uid"]:
+            return False
+        return last.texts == _texts_of(item)
 
     def take(self, parsed: Parsed) -> None:
         """Keep what was parsed, and tell what is wrong with one job: once."""
