@@ -65,9 +65,10 @@ def take_back(scene: Scene, memory: Memory) -> list[Pause]:
 
 def _waits_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> tuple[str, int]:
     """Return why a job waits in vain, "" if it does not; and what nobody makes."""
-    if crew.job.resting:
-        return "", 0
-    why = (_in_vain if crew.part else _fixed_in_vain)(scene, crew, told)
+    why = ""
+    if not crew.job.resting:
+        why = (_in_vain if crew.part else _fixed_in_vain)(scene, crew, told)
+    # Master and PS of a paused job are expected, too.
     if not why and _is_given_up(scene, crew, told):
         why = _UNSEEN
         for worker in crew.unmade if crew.part else ():
@@ -146,7 +147,7 @@ def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
     for crew in scene.crews.values():
         pending = [one for one in crew.placed if not one.bound]
         unmade = sum(one.index < 0 for one in (*pending, *crew.unplaced))
-        if crew.job.resting or not (pending or unmade or crew.unseen):
+        if not (pending or unmade or crew.unseen):
             continue
         last = known.get(crew.key, Expected(crew.key, (), -1, scene.now))
         # Fewer: its master makes them. More without a larger grant: some have ended.
