@@ -278,6 +278,7 @@ def _parse(
         replicas=spec.worker.replicas,
         elastic=spec.worker.elastic,
         paused=spec.paused,
+        keeps_workers=spec.strategy is not Strategy.PARAMETER_SERVER,
         # Its pod is in a batch Job, which nobody here may read; pods of one job share
         # most of where they may be.
         master=_template("", spec.master, ps.placement),

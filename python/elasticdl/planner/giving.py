@@ -22,13 +22,16 @@ def keep_bounds(scene: Scene) -> None:
             continue
         while crew.size > crew.cap:
             leaver = min((*crew.unplaced, *crew.placed), key=_of_least_use)
-            less = crew.job.cap < crew.job.max
-            scene.send_away(
-                leaver,
-                f"there are {crew.job.tasks_left} tasks left"
-                if less
-                else f"its maximum is {crew.job.max}",
-            )
+            scene.send_away(leaver, _bound(crew))
+
+
+def _bound(crew: Crew) -> str:
+    job = crew.job
+    if job.paused:
+        return "it is paused"
+    if job.cap < job.max:
+        return f"there are {job.tasks_left} tasks left"
+    return f"its maximum is {job.max}"
 
 
 def _of_least_use(worker: Worker) -> tuple[bool, bool, bool, bool, int, int]:

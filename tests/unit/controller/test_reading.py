@@ -334,7 +334,11 @@ def test_config_maps_of_masters_and_of_others_are_no_jobs():
 def test_a_stop_and_a_pause_are_seen():
     stopped = read(config_map(annotations={"elasticdl.org/stop": "by hand"}))
     assert stopped.job.stopped
-    assert read(config_map(VALUES + "  paused: true\n")).job.paused
+    assert read(config_map(VALUES + "  paused: true\n")).job.resting
+    ring = VALUES.replace("ps: {replicas: 2}", "strategy: allReduce")
+    held = read(config_map(ring + "  paused: true\n")).job
+    assert held.paused
+    assert not held.resting  # its workers hold the model, and stay
 
 
 def granted(grant, **how):
