@@ -41,6 +41,7 @@ def exchange(scene: Scene, tried: frozenset[tuple[JobKey, ...]]) -> list[Move]:
     """Ask workers to leave for the sake of fairness; return what it is for."""
     real = {worker for crew in scene.crews.values() for worker in crew.placed}
     batch = _Batch(real, tried)
+    scene.looks = 0
     scene.begin()
     grow(scene, now=False)
     hopeless: set[Shape] = set()
@@ -92,7 +93,20 @@ def _ways(scene: Scene, receiver: Crew, givers: list[Crew]) -> Iterator[Found]:
         yield node, []
     spare = {crew: _spare(crew, receiver) for crew in givers}
     found = candidates(scene, receiver.shape, lambda crew: spare.get(crew, 0))
-    yield from sorted(found, key=lambda one: _fairness(one[1]))[:_TRIES]
+    fairest = (-round(max((c.share for c, n in spare.items() if n), default=0.0), 3), 1)
+    yield from sorted(_until_fair(found, fairest), key=lambda one: _fairness(one[1]))[
+        :_TRIES
+    ]
+
+
+def _until_fair(found: Iterator[Found], fairest: tuple[float, int]) -> Iterator[Found]:
+    """Yield ways until as many are found as are tried, and none can be fairer."""
+    count = 0
+    for way in found:
+        yield way
+        count += _fairness(way[1]) == fairest
+        if count == _TRIES:
+            return
 
 
 def _fairness(leavers: list[Worker]) -> tuple[float, int]:
