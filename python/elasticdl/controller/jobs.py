@@ -128,6 +128,8 @@ def parse(item: Json) -> Parsed:
     """Return what a ConfigMap says; it takes up to seconds. Logs nothing."""
     key, uid, texts = key_of(item), item["metadata"]["uid"], _texts_of(item)
     nothing = Job(key.namespace, key.name, Template(resources({}, up=True)))
+    if refused := item.get("refused"):  # by `controller.keeping`
+        return Parsed(key, uid, texts, None, nothing, error=refused)
     try:
         spec, job, error = _parse(key, item["data"])
         run = _run(item["data"])
@@ -223,10 +225,10 @@ def _words(error: Exception) -> str:
 
 
 def _texts_of(item: Json) -> tuple[str, ...]:
-    return tuple(item["data"].get(key, "") for key in _KEYS)
+    return tuple(item["data"].get(key, "") for key in TEXTS)
 
 
-_KEYS = (
+TEXTS = (
     *(names.KEY_JOB, names.KEY_PLATFORM),
     *(names.template_key(role) for role in (Role.PS, Role.WORKER)),
 )
