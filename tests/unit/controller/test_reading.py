@@ -14,6 +14,7 @@ from elasticdl.job.names import Role
 from elasticdl.job.spec.replicas import WorkerSpec
 from elasticdl.kube.amounts import quantity
 from elasticdl.kube.inventory import Serving
+from elasticdl.planner.admission import Admission
 from elasticdl.planner.matching import admits
 from elasticdl.planner.view import (
     Expression,
@@ -320,6 +321,21 @@ def test_what_a_template_limits_it_asks_for_too():
     text = TEMPLATE[: TEMPLATE.index("requests")] + f"{asked}, {limits}}}\n"
     request = read(config_map(**{"worker.yaml": text})).job.worker.request
     assert request == Resources.of({"cpu": 1500, "memory": 2 * GI, "nvidia.com/gpu": 2})
+
+
+def test_of_a_pod_that_says_far_too_much_no_word_is_kept():
+    terms = [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
+    required = {"nodeSelectorTerms": terms * 4000}
+    asked = "requiredDuringSchedulingIgnoredDuringExecution"
+    for much in (
+        {"affinity": {"nodeAffinity": {asked: required}}},
+        {"tolerations": [{"key": str(number)} for number in range(10_001)]},
+        {"nodeSelector": {str(number): "" for number in range(10_001)}},
+    ):
+        kept = pod_of(pod(**much), SERVING)
+        assert len(repr(kept.placement)) < 200
+        assert not admits(node_of(node()), kept.placement)
+        assert not Admission([node_of(node())]).admitting(kept.placement)
 
 
 def test_config_maps_of_masters_and_of_others_are_no_jobs():
