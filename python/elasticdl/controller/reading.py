@@ -69,7 +69,7 @@ def pod_of(item: Json, serving: Serving) -> Pod | None:
     return Pod(
         namespace=metadata["namespace"],
         name=metadata["name"],
-        request=resources(named_request(spec), up=True),
+        request=resources(named_request(spec, item.get("status")), up=True),
         node=node,
         nominated=(item.get("status") or {}).get("nominatedNodeName") or "",
         priority=spec.get("priority") or 0,

@@ -323,6 +323,29 @@ def test_what_a_template_limits_it_asks_for_too():
     assert request == Resources.of({"cpu": 1500, "memory": 2 * GI, "nvidia.com/gpu": 2})
 
 
+RESIZING = {"type": "PodResizePending", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("has", "why", "holds"),
+    [
+        ("2", "Deferred", 8000),  # its node may give it later
+        ("2", "Infeasible", 2000),  # nobody's room is kept for what never comes
+        ("16", "", 16_000),  # it has not given back yet what it asks for no more
+    ],
+)
+def test_a_container_that_is_resized_holds_what_it_does_for_the_scheduler(
+    has, why, holds
+):
+    status = {
+        "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": has}}],
+        "conditions": [{**RESIZING, "reason": why}] if why else [],
+    }
+    asks = [{"name": "c", "resources": {"requests": {"cpu": "8"}}}]
+    read = pod_of(pod(containers=asks, nodeName="n1", status=status), SERVING)
+    assert read.request == Resources.of({"cpu": holds})
+
+
 def test_of_a_pod_that_says_far_too_much_no_word_is_kept():
     terms = [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
     required = {"nodeSelectorTerms": terms * 4000}
