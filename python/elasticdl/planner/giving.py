@@ -98,6 +98,7 @@ def seat_rest(scene: Scene) -> None:
         node = scene.room.best(ask.shape, now=True)
         if node != NOWHERE:
             scene.room.leave_alone(ask.shape, node)
+            scene.rooms.append((ask, node))
 
 
 def _lowest(scene: Scene) -> float:

@@ -49,6 +49,8 @@ class Scene:
     # Where there was room at the last plan, for workers, and for others by `Ask.pods`.
     remembered: dict[JobKey | str, list[int]] = field(default_factory=dict)
     kept: dict[str, list[int]] = field(default_factory=dict)  # by this plan, of asks
+    rooms: list[tuple[Ask, int]] = field(default_factory=list)  # the same, and more
+    waiting: set[str] = field(default_factory=set)  # `Ask.pods`, where there is a pod
     # Rooms that are being made for workers: a smaller one could take a part of one.
     made_rooms: list[tuple[int, Shape]] = field(default_factory=list)
     grown: int = 0  # workers added by this plan
@@ -84,6 +86,7 @@ class Scene:
         self.asks.remove(ask)
         if node != ask.nominated:
             self.kept.setdefault(ask.pods, []).append(node)
+            self.rooms.append((ask, node))
 
     def put(self, worker: Worker, node: int) -> None:
         """Give a worker room on a node."""
