@@ -21,6 +21,7 @@ from elasticdl.planner.victims import Found, candidates
 from elasticdl.planner.view import JobKey
 
 _EPSILON = 1e-9
+_MOST_LOOKS = 150_000  # the jobs that were moved wait before the next ones
 _TRIES = 3  # nodes that are tried for a move
 # Kinds of workers for which no move is found, of those with the smallest shares: each
 # looks at all nodes and jobs, and the time is everybody's.
@@ -41,7 +42,7 @@ def exchange(scene: Scene, tried: frozenset[tuple[JobKey, ...]]) -> list[Move]:
     """Ask workers to leave for the sake of fairness; return what it is for."""
     real = {worker for crew in scene.crews.values() for worker in crew.placed}
     batch = _Batch(real, tried)
-    scene.looks = 0
+    scene.looks_left = _MOST_LOOKS
     scene.begin()
     grow(scene, now=False)
     hopeless: set[Shape] = set()

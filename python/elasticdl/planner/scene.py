@@ -12,7 +12,7 @@ from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.view import JobKey, Settings
 
-# Nodes that one step of a plan looks at for workers that could leave them; each takes
+# Nodes that a step of a plan looks at for workers that could leave them; each takes
 # some 20 microseconds, and a plan that takes too long is none. What is left is for the
 # next plan.
 MOST_LOOKS = 50_000
@@ -54,13 +54,13 @@ class Scene:
     # Rooms that are being made for workers: a smaller one could take a part of one.
     made_rooms: list[tuple[int, Shape]] = field(default_factory=list)
     grown: int = 0  # workers added by this plan
-    looks: int = 0  # of this step, at nodes, for workers that could leave them
+    looks_left: int = MOST_LOOKS  # of this step
     _trail: list[tuple[bool, Worker]] | None = None
 
     def may_look(self) -> bool:
         """Return whether there is time to look at one more node, and note that."""
-        self.looks += 1
-        return self.looks <= MOST_LOOKS
+        self.looks_left -= 1
+        return self.looks_left >= 0
 
     def by_arrival(self) -> list[Crew]:
         """Return the crews in the order of floors: by priority, then arrival."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.room import NOWHERE, Shape
-from elasticdl.planner.scene import Scene
+from elasticdl.planner.scene import MOST_LOOKS, Scene
 
 Budget = Callable[[Crew], int]  # how many workers a job may lose
 Found = tuple[int, list[Worker]]  # a node, and who leaves it
@@ -138,7 +138,7 @@ class RoomMaker:
 
     def __init__(self, scene: Scene) -> None:
         """Begin with all nodes as they are."""
-        scene.looks = 0
+        scene.looks_left = MOST_LOOKS
         self._scene = scene
         self._left: list[int] = []  # nodes that somebody left, in this order
         self._ways: dict[tuple[Shape, int | None], _Ways] = {}
