@@ -128,6 +128,8 @@ def parse(item: Json) -> Parsed:
     """Return what a ConfigMap says; it takes up to seconds. Logs nothing."""
     key, uid, texts = key_of(item), item["metadata"]["uid"], _texts_of(item)
     nothing = Job(key.namespace, key.name, Template(resources({}, up=True)))
+    if refused := item.get("refused"):  # by `controller.keeping`
+        return Parsed(key, uid, texts, None, nothing, error=refused)
     try:
         spec, job, error = _parse(key, item["data"])
         run = _run(item["data"])
@@ -156,9 +158,14 @@ class JobReader:
         return self.job_of(item, classes)
 
     def has_read(self, item: Json) -> bool:
-        """Whether the texts of a ConfigMap were parsed."""
+        """Whether the texts of a ConfigMap were parsed.
+
+        Of this one: another job of the name may have the same.
+        """
         last = self._parsed.get(key_of(item))
-        return last is not None and last.texts == _texts_of(item)
+        if last is None or last.uid != item["metadata"]["uid"]:
+            return False
+        return last.texts == _texts_of(item)
 
     def take(self, parsed: Parsed) -> None:
         """Keep what was parsed, and tell what is wrong with one job: once."""
@@ -218,10 +225,10 @@ def _words(error: Exception) -> str:
 
 
 def _texts_of(item: Json) -> tuple[str, ...]:
-    return tuple(item["data"].get(key, "") for key in _KEYS)
+    return tuple(item["data"].get(key, "") for key in TEXTS)
 
 
-_KEYS = (
+TEXTS = (
     *(names.KEY_JOB, names.KEY_PLATFORM),
     *(names.template_key(role) for role in (Role.PS, Role.WORKER)),
 )
@@ -273,6 +280,7 @@ def _parse(
         replicas=spec.worker.replicas,
         elastic=spec.worker.elastic,
         paused=spec.paused,
+        keeps_workers=spec.strategy is not Strategy.PARAMETER_SERVER,
         # Its pod is in a batch Job, which nobody here may read; pods of one job share
         # most of where they may be.
         master=_template("", spec.master, ps.placement),

@@ -29,6 +29,9 @@ from elasticdl.planner.view import (
 
 Json = dict[str, Any]
 
+# The names of all nodes of a large cluster are some thousands.
+_MOST_WORDS = 10_000
+_ON_NO_NODE = Placement(affinity=((Expression("", ""),),))
 _ROLES = {str(role): role for role in names.Role}
 
 
@@ -66,7 +69,7 @@ def pod_of(item: Json, serving: Serving) -> Pod | None:
     return Pod(
         namespace=metadata["namespace"],
         name=metadata["name"],
-        request=resources(named_request(spec), up=True),
+        request=resources(named_request(spec, item.get("status")), up=True),
         node=node,
         nominated=(item.get("status") or {}).get("nominatedNodeName") or "",
         priority=spec.get("priority") or 0,
@@ -84,9 +87,14 @@ def pod_of(item: Json, serving: Serving) -> Pod | None:
 
 
 def placement(spec: Json) -> Placement:
-    """Return on which nodes a pod of this specification may be."""
+    """Return on which nodes a pod of this specification may be.
+
+    None, where it says far more than anybody writes: it is kept as long as the pod.
+    """
     node_affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    if _words(spec, required) > _MOST_WORDS:
+        return _ON_NO_NODE
     return Placement(
         selector=_pairs(spec.get("nodeSelector")),
         tolerations=tuple(
@@ -107,6 +115,20 @@ def placement(spec: Json) -> Placement:
             for term in required.get("nodeSelectorTerms") or []
         ),
     )
+
+
+def _words(spec: Json, required: Json) -> int:
+    """Return how many labels, taints, conditions and values a pod names."""
+    terms = required.get("nodeSelectorTerms") or []
+    conditions = [
+        one
+        for term in terms
+        for kind in ("matchExpressions", "matchFields")
+        for one in term.get(kind) or []
+    ]
+    values = sum(len(one.get("values") or ()) for one in conditions)
+    alone = len(spec.get("nodeSelector") or ()) + len(spec.get("tolerations") or ())
+    return alone + len(terms) + len(conditions) + values
 
 
 def resources(amounts: Mapping[str, float], *, up: bool) -> Resources:

@@ -28,6 +28,7 @@ from elasticdl.controller.jobs import (
     parse,
     with_grant,
 )
+from elasticdl.controller.keeping import Keeping, length_of
 from elasticdl.controller.reading import node_of, pod_of
 from elasticdl.controller.tails import Tails
 from elasticdl.controller.unread import Unread
@@ -217,27 +218,30 @@ class WatchedCluster:
             _NOT_ENDED,
             on_gap=lambda silent: self._gap("pods", silent),
             patience=self._patience,
+            keep=lambda: self._read_pod,
         )
         async for seen in seen_all:
             if isinstance(seen, Listing):
                 self._pods, self._fewer = {}, True
-                for item in seen.items:
-                    self._take_pod(item)
+                for read in seen.items:
+                    self._take_pod(*read)
                 self._whole("pods")
             elif seen.deleted:
                 self._drop_pod(seen.item["metadata"]["uid"])
             else:
-                self._take_pod(seen.item)
+                self._take_pod(*self._read_pod(seen.item))
 
-    def _take_pod(self, item: Json) -> None:
-        uid = item["metadata"]["uid"]
-        pod = pod_of(item, self._watches.serving)
+    def _read_pod(self, item: Json) -> tuple[str, str, Pod | None]:
+        """Return a pod's uid, the name of its class, and what is kept of it."""
+        name = (item.get("spec") or {}).get("priorityClassName") or ""
+        return item["metadata"]["uid"], name, pod_of(item, self._watches.serving)
+
+    def _take_pod(self, uid: str, class_name: str, pod: Pod | None) -> None:
         if pod is None:
             self._drop_pod(uid)
             return
-        spec = item["spec"]
-        if name := spec.get("priorityClassName"):
-            self._class_values[name] = pod.priority
+        if class_name:
+            self._class_values[class_name] = pod.priority
         if self._pods.get(uid) == pod:
             return
         self._pods[uid] = pod
@@ -281,6 +285,7 @@ class WatchedCluster:
                         on_gap=lambda silent: self._gap(namespace, silent),
                         patience=self._patience,
                         until_refused=True,
+                        keep=lambda: Keeping().lean,
                     )
                 ) as seen_all:
                     async for seen in seen_all:
@@ -306,6 +311,7 @@ class WatchedCluster:
             self._whole(namespace)
             return
         item, deleted = seen.item, seen.deleted  # type: ignore[attr-defined]
+        item = Keeping(self._held_beside(item)).lean(item)
         if deleted or not is_job(item):
             # By its name: one that is no job any more may have lost its label too.
             name = item["metadata"]["name"]
@@ -320,6 +326,16 @@ class WatchedCluster:
                 return
             self._read_later(item)
         self.changed.set()
+
+    def _held_beside(self, item: Json) -> int:
+        """Return how many characters are kept of the other jobs of a namespace."""
+        about = item["metadata"]
+        return sum(
+            length_of(one)
+            for key, one in self._items.items()
+            if key.namespace == about["namespace"]
+            and names.config_map_name(key.name) != about["name"]
+        )
 
     def _keep(self, namespace: str, listed: Container[JobKey]) -> None:
         """Forget the other jobs of a namespace."""
@@ -341,7 +357,7 @@ class WatchedCluster:
         if self._reader.has_read(item):
             self._unread.drop(key_of(item))
             return
-        self._unread.add(key_of(item), item, sum(map(len, item["data"].values())))
+        self._unread.add(key_of(item), item, length_of(item))
         self._to_read.set()
 
     async def _read_texts(self) -> None:

@@ -73,15 +73,24 @@ def amounts(resources: Json | None) -> Amounts:
     )
 
 
-def named_request(spec: Json) -> dict[str, float]:
+def named_request(spec: Json, status: Json | None = None) -> dict[str, float]:
     """Return what a pod's specification takes from its node, by names of resources.
 
-    By the rule of `effective_request`.
+    By the rule of `effective_request`. A container that is resized in place takes, as
+    by the scheduler's rule, the larger of what is asked now and what it still has; what
+    its node could never give counts for nothing.
     """
+    has = _held_by_containers(status or {})
+    never = _never_fits(status or {})
+
+    def takes(container: Json) -> dict[str, float]:
+        held = has.get(container.get("name"), {})
+        return held if never and held else _larger(_asked(container), held)
+
     sidecars: dict[str, float] = {}
     starting: dict[str, float] = {}
     for container in spec.get("initContainers") or []:
-        asked = _named(container)
+        asked = takes(container)
         if container.get("restartPolicy") == "Always":
             sidecars = _sum(sidecars, asked)
             starting = _larger(starting, sidecars)
@@ -89,7 +98,7 @@ def named_request(spec: Json) -> dict[str, float]:
             starting = _larger(starting, _sum(sidecars, asked))
     running = sidecars
     for container in spec.get("containers") or []:
-        running = _sum(running, _named(container))
+        running = _sum(running, takes(container))
     whole = _larger(running, starting)
     for name, amount in ((spec.get("resources") or {}).get("requests") or {}).items():
         whole[name] = quantity(amount)
@@ -97,11 +106,36 @@ def named_request(spec: Json) -> dict[str, float]:
     return _sum(whole, overhead)
 
 
-def _named(container: Json) -> dict[str, float]:
+def _held_by_containers(status: Json) -> dict[object, dict[str, float]]:
+    """Return what the node says that each container has, where it says so."""
+    found: dict[object, dict[str, float]] = {}
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for one in status.get(kind) or []:
+            now = (one.get("resources") or {}).get("requests") or {}
+            given = one.get("allocatedResources") or {}
+            found[one.get("name")] = _larger(_quantities(now), _quantities(given))
+    return found
+
+
+def _never_fits(status: Json) -> bool:
+    """Whether the node has refused for good what a pod asks for now."""
+    pending = [
+        one.get("reason")
+        for one in status.get("conditions") or []
+        if one.get("type") == "PodResizePending" and one.get("status") == "True"
+    ]
+    return "Infeasible" in (*pending, status.get("resize"))
+
+
+def _asked(container: Json) -> dict[str, float]:
     resources = container.get("resources") or {}
     # As the API server has it of a pod, and nobody of a template.
     asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: quantity(amount) for name, amount in asked.items()}
+    return _quantities(asked)
+
+
+def _quantities(texts: Json) -> dict[str, float]:
+    return {name: quantity(text) for name, text in texts.items()}
 
 
 def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:

@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.errors import ApiError, Backoff, Json
@@ -23,6 +24,9 @@ _WATCH_SECONDS = (240, 300)
 # It sends a bookmark about once a minute: silence for longer is a dead peer.
 _SILENT_SECONDS = 150.0
 _GONE = 410
+# Objects that are asked for at once: each may have a megabyte or more, and is three
+# times as large while it is read.
+_PAGE = 50
 _TAKEN_AWAY = (401, 403, 404)  # a permission, or what the path is in
 
 
@@ -30,7 +34,7 @@ _TAKEN_AWAY = (401, 403, 404)  # a permission, or what the path is in
 class Listing:
     """All existing objects; a known object that is not listed no longer exists."""
 
-    items: list[Json]
+    items: list[Any]  # what `keep` returned of each object
     began: float  # the loop's time before the server was asked
 
 
@@ -68,6 +72,7 @@ async def reflect(
     on_gap: Callable[[float], None] = lambda _: None,
     until_refused: bool = False,
     patience: Patience = Patience(),
+    keep: Callable[[], Callable[[Json], Any]] = lambda: _all_of_it,
 ) -> AsyncGenerator[Listing | WatchEvent, None]:
     """Yield the whole list, then changes; the whole list again after an interruption.
 
@@ -75,7 +80,9 @@ async def reflect(
     ApiError if the first list is refused; later a refusal (the permission was taken
     away) is waited out too: what runs, runs; with `until_refused` a later list that is
     refused is raised. `on_gap` is called when changes are missed, until the next list,
-    with the seconds since the server was last heard.
+    with the seconds since the server was last heard. `keep` is called for each list,
+    and returns what takes what is needed from each object: the rest is dropped page by
+    page.
     """
     backoff = Backoff()
     known = False
@@ -85,11 +92,11 @@ async def reflect(
         began = loop.time()
         listed = False
         try:
-            listing = await api.insist("GET", path, query=selector)
+            items, version = await _all(api, path, selector, keep())
             known = listed = True
             heard = began
-            yield Listing(listing.get("items") or [], began)
-            version = listing["metadata"]["resourceVersion"]
+            yield Listing(items, began)
+            del items
             async with contextlib.aclosing(
                 _follow(api, path, selector, version, patience)
             ) as changes:
@@ -100,12 +107,35 @@ async def reflect(
                         yield change
         except ApiError as error:
             ends = until_refused and not listed and error.status in _TAKEN_AWAY
-            if ends or not known:
+            # A list may be too old before its last page.
+            if ends or (not known and error.status != _GONE):
                 raise
             on_gap(loop.time() - heard)
             level = logging.INFO if error.status in (0, _GONE) else logging.WARNING
             log.log(level, "watching %s: %s; listing again", path, error)
         await asyncio.sleep(backoff.next_seconds())
+
+
+def _all_of_it(item: Json) -> Json:
+    return item
+
+
+async def _all(
+    api: ApiServer,
+    path: str,
+    selector: Mapping[str, str],
+    keep: Callable[[Json], Any],
+) -> tuple[list[Any], str]:
+    """Return all objects and the version of the list. Raises ApiError."""
+    items: list[Any] = []
+    query = {**selector, "limit": str(_PAGE)}
+    while True:
+        page = await api.insist("GET", path, query=query)
+        items += map(keep, page.get("items") or [])
+        about = page["metadata"]
+        if not (rest := about.get("continue")):
+            return items, about["resourceVersion"]
+        query["continue"] = rest
 
 
 async def _follow(

@@ -87,11 +87,18 @@ def scene_of(
             _fixed(scene, crew, workers[job.key])
     _whose(scene)
     _recall(scene, memory)
-    scene.asks = [
-        one for one in scene.asks if one.made or not (one.crew and one.crew.given_up)
-    ]
+    vain = {one.pods for one in memory.vain if now < one.until}
+    scene.waiting = {one.pods for one in scene.asks if one.made}
+    scene.asks = [one for one in scene.asks if _hopes(one, vain)]
     scene.asked = tuple(scene.asks)
     return scene
+
+
+def _hopes(ask: Ask, vain: set[str]) -> bool:
+    """Return whether room is kept for a pod."""
+    if ask.made:
+        return ask.pods not in vain
+    return not (ask.crew and ask.crew.given_up)
 
 
 def _recall(scene: Scene, memory: Memory) -> None:

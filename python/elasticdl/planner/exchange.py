@@ -21,6 +21,7 @@ from elasticdl.planner.victims import Found, candidates
 from elasticdl.planner.view import JobKey
 
 _EPSILON = 1e-9
+_MOST_LOOKS = 150_000  # the jobs that were moved wait before the next ones
 _TRIES = 3  # nodes that are tried for a move
 # Kinds of workers for which no move is found, of those with the smallest shares: each
 # looks at all nodes and jobs, and the time is everybody's.
@@ -41,6 +42,7 @@ def exchange(scene: Scene, tried: frozenset[tuple[JobKey, ...]]) -> list[Move]:
     """Ask workers to leave for the sake of fairness; return what it is for."""
     real = {worker for crew in scene.crews.values() for worker in crew.placed}
     batch = _Batch(real, tried)
+    scene.looks_left = _MOST_LOOKS
     scene.begin()
     grow(scene, now=False)
     hopeless: set[Shape] = set()
@@ -92,7 +94,20 @@ def _ways(scene: Scene, receiver: Crew, givers: list[Crew]) -> Iterator[Found]:
         yield node, []
     spare = {crew: _spare(crew, receiver) for crew in givers}
     found = candidates(scene, receiver.shape, lambda crew: spare.get(crew, 0))
-    yield from sorted(found, key=lambda one: _fairness(one[1]))[:_TRIES]
+    fairest = (-round(max((c.share for c, n in spare.items() if n), default=0.0), 3), 1)
+    yield from sorted(_until_fair(found, fairest), key=lambda one: _fairness(one[1]))[
+        :_TRIES
+    ]
+
+
+def _until_fair(found: Iterator[Found], fairest: tuple[float, int]) -> Iterator[Found]:
+    """Yield ways until as many are found as are tried, and none can be fairer."""
+    count = 0
+    for way in found:
+        yield way
+        count += _fairness(way[1]) == fairest
+        if count == _TRIES:
+            return
 
 
 def _fairness(leavers: list[Worker]) -> tuple[float, int]:

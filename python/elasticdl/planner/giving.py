@@ -7,12 +7,11 @@ was moved lately, and nobody is ever taken below its floor.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from elasticdl.planner.crew import BLOCKED, Crew, Worker
 from elasticdl.planner.room import NOWHERE, Shape
 from elasticdl.planner.scene import Ask, Scene
-from elasticdl.planner.victims import candidates
+from elasticdl.planner.victims import RoomMaker
 
 
 def keep_bounds(scene: Scene) -> None:
@@ -22,13 +21,16 @@ def keep_bounds(scene: Scene) -> None:
             continue
         while crew.size > crew.cap:
             leaver = min((*crew.unplaced, *crew.placed), key=_of_least_use)
-            less = crew.job.cap < crew.job.max
-            scene.send_away(
-                leaver,
-                f"there are {crew.job.tasks_left} tasks left"
-                if less
-                else f"its maximum is {crew.job.max}",
-            )
+            scene.send_away(leaver, _bound(crew))
+
+
+def _bound(crew: Crew) -> str:
+    job = crew.job
+    if job.paused:
+        return "it is paused"
+    if job.cap < job.max:
+        return f"there are {job.tasks_left} tasks left"
+    return f"its maximum is {job.max}"
 
 
 def _of_least_use(worker: Worker) -> tuple[bool, bool, bool, bool, int, int]:
@@ -64,6 +66,7 @@ def seat_asks(scene: Scene, *, before_all: bool) -> None:
 
     Those before all workers come before floors, those before some of them after.
     """
+    maker = RoomMaker(scene)
     highest = max((crew.rank for crew in scene.crews.values()), default=0)
     hopeless: set[Shape] = set()
     lowest = _lowest(scene)
@@ -74,8 +77,9 @@ def seat_asks(scene: Scene, *, before_all: bool) -> None:
             continue
         node = scene.node_for(ask.shape)
         if node == NOWHERE and ask.shape not in hopeless:
-            node = _make_room(
-                scene, ask.shape, _may_give(ask), f"made room for {ask.who}"
+            node = maker.make(
+                *(ask.shape, None if ask.crew else ask.priority),
+                f"made room for {ask.who}",
             )
             if node == NOWHERE:
                 hopeless.add(ask.shape)
@@ -94,6 +98,7 @@ def seat_rest(scene: Scene) -> None:
         node = scene.room.best(ask.shape, now=True)
         if node != NOWHERE:
             scene.room.leave_alone(ask.shape, node)
+            scene.rooms.append((ask, node))
 
 
 def _lowest(scene: Scene) -> float:
@@ -111,19 +116,13 @@ def _before(ask: Ask) -> tuple[int, float, float, str]:
     return (-ask.priority, arrived, ask.since, ask.who)
 
 
-def _may_give(ask: Ask) -> Callable[[Crew], int]:
-    def budget(crew: Crew) -> int:
-        return crew.spare if ask.crew or crew.rank < ask.priority else 0
-
-    return budget
-
-
 def keep_floors(scene: Scene) -> None:
     """Give room to the workers that each job is sure of, and make it if need be.
 
     They are asked for even without room: a pod that waits is what tells people, and
     those who add nodes, that more is needed.
     """
+    maker = RoomMaker(scene)
     hopeless: set[Shape] = set()
     for crew in scene.by_arrival():
         while len(crew.placed) < crew.floor and not crew.blocked:
@@ -133,11 +132,8 @@ def keep_floors(scene: Scene) -> None:
             shape = worker.shape
             node = scene.node_for(shape)
             if node == NOWHERE and shape not in hopeless:
-                node = _make_room(
-                    scene,
-                    shape,
-                    lambda one: one.spare,
-                    f"made room for the first workers of {crew.key}",
+                node = maker.make(
+                    shape, None, f"made room for the first workers of {crew.key}"
                 )
                 crew.given = node != NOWHERE
             if node == NOWHERE:
@@ -157,31 +153,6 @@ def seat(scene: Scene, worker: Worker, node: int) -> None:
     """Give room to a worker that had none."""
     worker.crew.unplaced.remove(worker)
     scene.put(worker, node)
-
-
-def _make_room(
-    scene: Scene, shape: Shape, budget: Callable[[Crew], int], cause: str
-) -> int:
-    """Let the fewest workers leave one node, so that a pod fits; return the node."""
-    best: tuple[int, list[Worker]] | None = None
-    best_score: tuple[float, ...] = ()
-    for node, leavers in candidates(scene, shape, budget):
-        free = scene.room.free[node]
-        score = (
-            len(leavers),
-            max((one.crew.rank for one in leavers), default=0),
-            # Where more is left over, the next pod may fit without anybody leaving.
-            -min(free[i] / need for i, need in shape.needs if need),
-            -max((one.crew.share for one in leavers), default=0.0),
-            node,
-        )
-        if best is None or score < best_score:
-            best, best_score = (node, leavers), score
-    if best is None:
-        return NOWHERE
-    for worker in best[1]:
-        scene.send_away(worker, cause)
-    return best[0]
 
 
 def keep_ceiling(scene: Scene) -> None:

@@ -67,6 +67,16 @@ class Pause:
 
 
 @dataclass(frozen=True)
+class Vain:
+    """A pod that is there, or several alike, that no node takes though one has room."""
+
+    pods: str  # `Ask.pods`
+    free_since: float = 0.0  # since when there has been room for it; 0: there is none
+    until: float = 0.0  # no room is kept for it until then
+    seconds: float = 0.0  # for so long; the next time twice as long
+
+
+@dataclass(frozen=True)
 class Move:
     """One step of an exchange: who receives, and who gave for it."""
 
@@ -114,6 +124,7 @@ class Memory:
     kept: tuple[tuple[str, tuple[str, ...]], ...] = ()  # nodes, for pods of others
     expected: tuple[Expected, ...] = ()
     pauses: tuple[Pause, ...] = ()
+    vain: tuple[Vain, ...] = ()
     newest: tuple[Newest, ...] = ()
     fairness: Fairness = Fairness()
 
@@ -148,6 +159,14 @@ class Memory:
                     until=min(one.until, now + one.seconds),
                 )
                 for one in self.pauses
+            ),
+            vain=tuple(
+                replace(
+                    one,
+                    free_since=min(one.free_since, now),
+                    until=min(one.until, now + one.seconds),
+                )
+                for one in self.vain
             ),
             fairness=replace(
                 fairness,

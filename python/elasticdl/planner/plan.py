@@ -64,6 +64,7 @@ def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> P
         ),
         waiting.expected_of(scene, memory),
         tuple(pauses),
+        waiting.vain_of(scene, memory),
         tuple(crew.newest for crew in scene.crews.values() if crew.newest),
         fairness,
     )
@@ -113,6 +114,8 @@ def _again_at(
         for one in memory.fairness.tried
         if one.frame == scene.frame and one.situation != scene.situation
     ]
+    for vain in memory.vain:
+        times += [vain.free_since + settings.unseen_seconds, vain.until]
     if memory.fairness.open:
         times.append(memory.fairness.since + OPEN_SECONDS)
     for one in memory.expected:

@@ -42,6 +42,8 @@ def _of_fixed(crew: Crew) -> str:
 
 
 def _what_holds(scene: Scene, crew: Crew) -> str:
+    if crew.job.paused:
+        return "it is paused, and its workers hold the model"
     if crew.size >= crew.job.max:
         return "it has its maximum"
     if crew.size >= crew.job.cap:

@@ -12,6 +12,11 @@ from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.view import JobKey, Settings
 
+# Nodes that a step of a plan looks at for workers that could leave them; each takes
+# some 20 microseconds, and a plan that takes too long is none. What is left is for the
+# next plan.
+MOST_LOOKS = 50_000
+
 
 @dataclass(frozen=True, eq=False)
 class Ask:
@@ -44,10 +49,18 @@ class Scene:
     # Where there was room at the last plan, for workers, and for others by `Ask.pods`.
     remembered: dict[JobKey | str, list[int]] = field(default_factory=dict)
     kept: dict[str, list[int]] = field(default_factory=dict)  # by this plan, of asks
+    rooms: list[tuple[Ask, int]] = field(default_factory=list)  # the same, and more
+    waiting: set[str] = field(default_factory=set)  # `Ask.pods`, where there is a pod
     # Rooms that are being made for workers: a smaller one could take a part of one.
     made_rooms: list[tuple[int, Shape]] = field(default_factory=list)
     grown: int = 0  # workers added by this plan
+    looks_left: int = MOST_LOOKS  # of this step
     _trail: list[tuple[bool, Worker]] | None = None
+
+    def may_look(self) -> bool:
+        """Return whether there is time to look at one more node, and note that."""
+        self.looks_left -= 1
+        return self.looks_left >= 0
 
     def by_arrival(self) -> list[Crew]:
         """Return the crews in the order of floors: by priority, then arrival."""
@@ -73,6 +86,7 @@ class Scene:
         self.asks.remove(ask)
         if node != ask.nominated:
             self.kept.setdefault(ask.pods, []).append(node)
+            self.rooms.append((ask, node))
 
     def put(self, worker: Worker, node: int) -> None:
         """Give a worker room on a node."""

@@ -2,47 +2,78 @@
 
 Owns the choice of a node and of workers on it: the room that is made lies together, and
 few leave. Called by `planner.giving` and `planner.exchange`, which say how many workers
-each job may lose. Changes nothing.
+each job may lose. Only `RoomMaker` lets anybody leave.
+
+The ways of equal pods are in a heap that is lazy, as those of `planner.room`: an entry
+is compared with the node as it is when it comes to the top. Who gave has a smaller
+share afterwards, and less to give, so that other entries become worse, if anything; the
+nodes that somebody left are put in again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import heapq
+from collections.abc import Callable, Iterable, Iterator
 
 from elasticdl.planner.crew import Crew, Worker
-from elasticdl.planner.room import Shape
-from elasticdl.planner.scene import Scene
+from elasticdl.planner.room import NOWHERE, Shape
+from elasticdl.planner.scene import MOST_LOOKS, Scene
 
 Budget = Callable[[Crew], int]  # how many workers a job may lose
 Found = tuple[int, list[Worker]]  # a node, and who leaves it
 # How many a job may lose: in all, of those that are there, of those that run.
 _Limits = tuple[int, int, int]
+_Score = tuple[float, ...]
+_FIRST: _Score = ()  # comes to the top next, and is looked at there
 
 
 def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
     """Yield the nodes on which room can be made, and by whom."""
     if not shape.nodes:
         return
-    given = ((crew, budget(crew)) for crew in scene.crews.values())
-    allowed = {crew: _limits(crew, most) for crew, most in given if most > 0}
+    allowed = _allowed(scene.crews.values(), budget)
     order = {crew: (crew.rank, -crew.share) for crew in allowed}
     if not order:
         return
     for node in shape.nodes:
-        there = [one for one in scene.on_node[node] if one.crew in order]
-        if not there:
-            continue
-        lacks = _lacks(scene, shape, node)
-        if lacks and not _enough(there, lacks):
-            continue
-        there.sort(
-            key=lambda one: (
-                *(order[one.crew], one.index >= 0, one.bound, one.running),
-                *(one.priority, -one.index),
-            )
-        )
-        if (chosen := _choose(there, lacks, allowed)) is not None:
+        if (chosen := _on_node(scene, shape, node, allowed, order)) is not None:
             yield node, chosen
+
+
+def _way_on(
+    scene: Scene, shape: Shape, budget: Budget, node: int
+) -> list[Worker] | None:
+    """Return who would leave one node; None where no room can be made there."""
+    allowed = _allowed({one.crew for one in scene.on_node[node]}, budget)
+    order = {crew: (crew.rank, -crew.share) for crew in allowed}
+    return _on_node(scene, shape, node, allowed, order)
+
+
+def _allowed(crews: Iterable[Crew], budget: Budget) -> dict[Crew, _Limits]:
+    given = ((crew, budget(crew)) for crew in crews)
+    return {crew: _limits(crew, most) for crew, most in given if most > 0}
+
+
+def _on_node(
+    scene: Scene,
+    shape: Shape,
+    node: int,
+    allowed: dict[Crew, _Limits],
+    order: dict[Crew, tuple[int, float]],
+) -> list[Worker] | None:
+    there = [one for one in scene.on_node[node] if one.crew in order]
+    if not there or not scene.may_look():
+        return None
+    lacks = _lacks(scene, shape, node)
+    if lacks and not _enough(there, lacks):
+        return None
+    there.sort(
+        key=lambda one: (
+            *(order[one.crew], one.index >= 0, one.bound, one.running),
+            *(one.priority, -one.index),
+        )
+    )
+    return _choose(there, lacks, allowed)
 
 
 def _lacks(scene: Scene, shape: Shape, node: int) -> dict[int, int]:
@@ -100,3 +131,79 @@ def _lessen(lacks: dict[int, int], one: Worker, sign: int) -> None:
     for i, need in one.shape.needs:
         if i in lacks:
             lacks[i] -= sign * need
+
+
+class RoomMaker:
+    """Makes room in one scene, in which workers only leave meanwhile."""
+
+    def __init__(self, scene: Scene) -> None:
+        """Begin with all nodes as they are."""
+        scene.looks_left = MOST_LOOKS
+        self._scene = scene
+        self._left: list[int] = []  # nodes that somebody left, in this order
+        self._ways: dict[tuple[Shape, int | None], _Ways] = {}
+
+    def make(self, shape: Shape, below: int | None, cause: str) -> int:
+        """Let the fewest workers leave one node, so that a pod fits; return the node.
+
+        `below`: the priority below which workers give way; None is all of them. Returns
+        NOWHERE where nobody can make room.
+        """
+        key = (shape, below)
+        if (ways := self._ways.get(key)) is None:
+            ways = _Ways(self._scene, shape, _budget(below), len(self._left))
+            self._ways[key] = ways
+        node, leavers = ways.best(self._left)
+        for worker in leavers:
+            self._scene.send_away(worker, cause)
+        if node != NOWHERE:
+            self._left.append(node)
+        return node
+
+
+def _budget(below: int | None) -> Budget:
+    def spare(crew: Crew) -> int:
+        return crew.spare if below is None or crew.rank < below else 0
+
+    return spare
+
+
+class _Ways:
+    """The nodes on which equal pods find room if somebody leaves, best first."""
+
+    def __init__(self, scene: Scene, shape: Shape, budget: Budget, seen: int) -> None:
+        self._scene, self._shape, self._budget = scene, shape, budget
+        self._seen = seen  # of the nodes that somebody left
+        self._heap = [
+            (self._score(node, leavers), node)
+            for node, leavers in candidates(scene, shape, budget)
+        ]
+        heapq.heapify(self._heap)
+
+    def best(self, left: list[int]) -> tuple[int, list[Worker]]:
+        for node in left[self._seen :]:
+            if node in self._shape.nodes:
+                heapq.heappush(self._heap, (_FIRST, node))
+        self._seen = len(left)
+        while self._heap:
+            said, node = self._heap[0]
+            leavers = _way_on(self._scene, self._shape, self._budget, node)
+            if leavers is None:
+                heapq.heappop(self._heap)
+                continue
+            score = self._score(node, leavers)
+            if score <= said:
+                return node, leavers
+            heapq.heapreplace(self._heap, (score, node))
+        return NOWHERE, []
+
+    def _score(self, node: int, leavers: list[Worker]) -> _Score:
+        free = self._scene.room.free[node]
+        return (
+            len(leavers),
+            max((one.crew.rank for one in leavers), default=0),
+            # Where more is left over, the next pod may fit without anybody leaving.
+            -min(free[i] / need for i, need in self._shape.needs if need),
+            -max((one.crew.share for one in leavers), default=0.0),
+            node,
+        )

@@ -176,6 +176,7 @@ class Job:
     arrived: float = 0.0
     paused: bool = False
     stopped: bool = False
+    keeps_workers: bool = False  # while it is paused: they hold the model
     tasks_left: int | None = None  # None is not known
     master: Template | None = None
     ps: Template | None = None
@@ -197,7 +198,7 @@ class Job:
     @property
     def resting(self) -> bool:
         """Return whether it is to have no workers now."""
-        return self.paused or self.stopped
+        return self.stopped or (self.paused and not self.keeps_workers)
 
     @property
     def floor(self) -> int:
@@ -207,6 +208,8 @@ class Job:
     @property
     def cap(self) -> int:
         """Return the size above which more workers would have nothing to do."""
+        if self.paused:
+            return self.floor
         if self.tasks_left is None:
             return self.max
         return min(self.max, max(self.floor, self.tasks_left))

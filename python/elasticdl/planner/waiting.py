@@ -2,14 +2,17 @@
 
 Owns the feedback from what the planner does not model: a worker that waits in vain is
 taken back, and its job does not grow for a while. One of the floor waits on, but for
-that while no room is kept for it. Called by `planner.plan`.
+that while no room is kept for it; nor is it for other pods that wait in vain. Called
+by `planner.plan`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.giving import seat
-from elasticdl.planner.memory import Expected, Memory, Pause
+from elasticdl.planner.memory import Expected, Memory, Pause, Vain
 from elasticdl.planner.pausing import lately, next_pause
 from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Scene
@@ -65,9 +68,10 @@ def take_back(scene: Scene, memory: Memory) -> list[Pause]:
 
 def _waits_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> tuple[str, int]:
     """Return why a job waits in vain, "" if it does not; and what nobody makes."""
-    if crew.job.resting:
-        return "", 0
-    why = (_in_vain if crew.part else _fixed_in_vain)(scene, crew, told)
+    why = ""
+    if not crew.job.resting:
+        why = (_in_vain if crew.part else _fixed_in_vain)(scene, crew, told)
+    # Master and PS of a paused job are expected, too.
     if not why and _is_given_up(scene, crew, told):
         why = _UNSEEN
         for worker in crew.unmade if crew.part else ():
@@ -146,7 +150,7 @@ def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
     for crew in scene.crews.values():
         pending = [one for one in crew.placed if not one.bound]
         unmade = sum(one.index < 0 for one in (*pending, *crew.unplaced))
-        if crew.job.resting or not (pending or unmade or crew.unseen):
+        if not (pending or unmade or crew.unseen):
             continue
         last = known.get(crew.key, Expected(crew.key, (), -1, scene.now))
         # Fewer: its master makes them. More without a larger grant: some have ended.
@@ -175,3 +179,32 @@ def _has_room(scene: Scene, worker: Worker) -> bool:
     """Return whether a worker's pod is there, and so is room for it."""
     there = worker.index >= 0 or worker.crew.waiting_since > 0
     return there and scene.room.is_free(worker.shape, worker.node)
+
+
+def vain_of(scene: Scene, memory: Memory) -> tuple[Vain, ...]:
+    """Return which other pods wait in vain: for a volume, or because of affinity."""
+    known = {one.pods: one for one in memory.vain}
+    free = {
+        ask.pods
+        for ask, node in scene.rooms
+        if ask.made and scene.room.is_free(ask.shape, node)
+    }
+    found = (
+        _vain(scene, known.get(pods, Vain(pods)), is_free=pods in free)
+        for pods in sorted(scene.waiting)
+    )
+    return tuple(one for one in found if one.free_since or one.seconds)
+
+
+def _vain(scene: Scene, last: Vain, *, is_free: bool) -> Vain:
+    settings, now = scene.settings, scene.now
+    if now < last.until:
+        return last
+    if not is_free:
+        return replace(last, free_since=0.0)
+    since = last.free_since or now
+    if now - since < settings.unseen_seconds:
+        return replace(last, free_since=since)
+    seconds = min(2 * last.seconds, settings.max_pause_seconds)
+    seconds = max(seconds, settings.pause_seconds)
+    return Vain(last.pods, until=now + seconds, seconds=seconds)

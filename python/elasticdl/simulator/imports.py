@@ -21,6 +21,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from elasticdl.errors import SpecError
 from elasticdl.simulator.trace import Asked, Jobs, Nodes, Trace, Workers
 
@@ -70,7 +72,7 @@ def import_trace(
             f"--import: got {kind!r}, expected one of {', '.join(sorted(IMPORTERS))}"
         )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # as a spreadsheet writes it
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "no UTF-8 text"
         raise SpecError(f"{path}: got no file that can be read ({reason})") from error
@@ -79,6 +81,17 @@ def import_trace(
     jobs = jobs[:most] if most else jobs
     if not jobs:
         raise SpecError(f"{path}: got no job that uses GPUs, expected at least one")
+    try:
+        return _trace(kind, path, jobs, fleet)
+    except ValidationError as error:
+        one = error.errors(include_url=False)[0]
+        raise SpecError(
+            f"{path}: {one['loc'][-1]}: got {one['input']!r}: {one['msg'].lower()}; "
+            "name fewer, or smaller, nodes"
+        ) from error
+
+
+def _trace(kind: str, path: Path, jobs: list[ImportedJob], fleet: Fleet) -> Trace:
     first = jobs[0].at
     cores, memory = 4 * fleet.gpus + 4, f"{32 * fleet.gpus}Gi"
     return Trace(

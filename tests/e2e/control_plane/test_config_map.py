@@ -7,6 +7,7 @@ import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
 from elasticdl.kube.api import ApiServer
+from elasticdl.kube.list_and_watch import Listing, WatchEvent, reflect
 from elasticdl.runner.kubernetes.cluster import Cluster
 
 from tests.e2e.control_plane.conftest import TEMPLATE, VALUES
@@ -158,5 +159,30 @@ def test_a_config_map_that_is_not_there_is_an_error(rig, run) -> None:
                 )
         finally:
             await api.close()
+
+    run(story())
+
+
+def test_all_pages_of_a_list_are_there_and_what_comes_after_them(rig, run) -> None:
+    names = {f"many-{number}" for number in range(120)}
+    labels = {"labels": {"of": "many"}}
+    maps = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **labels}}
+        for name in sorted(names)
+    ]
+    rig.apply(*maps)
+
+    async def story() -> None:
+        seen = reflect(
+            rig.admin, f"{rig.path}/configmaps", {"labelSelector": "of=many"}
+        )
+        first = await anext(seen)
+        assert isinstance(first, Listing)
+        assert {one["metadata"]["name"] for one in first.items} == names
+        rig.patch("configmaps/many-7", {"data": {"a": "b"}})
+        event = await anext(seen)
+        assert isinstance(event, WatchEvent)
+        assert event.item["data"] == {"a": "b"}
+        await seen.aclose()
 
     run(story())

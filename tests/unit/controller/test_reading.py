@@ -14,6 +14,7 @@ from elasticdl.job.names import Role
 from elasticdl.job.spec.replicas import WorkerSpec
 from elasticdl.kube.amounts import quantity
 from elasticdl.kube.inventory import Serving
+from elasticdl.planner.admission import Admission
 from elasticdl.planner.matching import admits
 from elasticdl.planner.view import (
     Expression,
@@ -322,6 +323,44 @@ def test_what_a_template_limits_it_asks_for_too():
     assert request == Resources.of({"cpu": 1500, "memory": 2 * GI, "nvidia.com/gpu": 2})
 
 
+RESIZING = {"type": "PodResizePending", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("has", "why", "holds"),
+    [
+        ("2", "Deferred", 8000),  # its node may give it later
+        ("2", "Infeasible", 2000),  # nobody's room is kept for what never comes
+        ("16", "", 16_000),  # it has not given back yet what it asks for no more
+    ],
+)
+def test_a_container_that_is_resized_holds_what_it_does_for_the_scheduler(
+    has, why, holds
+):
+    status = {
+        "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": has}}],
+        "conditions": [{**RESIZING, "reason": why}] if why else [],
+    }
+    asks = [{"name": "c", "resources": {"requests": {"cpu": "8"}}}]
+    read = pod_of(pod(containers=asks, nodeName="n1", status=status), SERVING)
+    assert read.request == Resources.of({"cpu": holds})
+
+
+def test_of_a_pod_that_says_far_too_much_no_word_is_kept():
+    terms = [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
+    required = {"nodeSelectorTerms": terms * 4000}
+    asked = "requiredDuringSchedulingIgnoredDuringExecution"
+    for much in (
+        {"affinity": {"nodeAffinity": {asked: required}}},
+        {"tolerations": [{"key": str(number)} for number in range(10_001)]},
+        {"nodeSelector": {str(number): "" for number in range(10_001)}},
+    ):
+        kept = pod_of(pod(**much), SERVING)
+        assert len(repr(kept.placement)) < 200
+        assert not admits(node_of(node()), kept.placement)
+        assert not Admission([node_of(node())]).admitting(kept.placement)
+
+
 def test_config_maps_of_masters_and_of_others_are_no_jobs():
     status = config_map()
     status["metadata"]["name"] = "elasticdl-digits-status"
@@ -334,7 +373,11 @@ def test_config_maps_of_masters_and_of_others_are_no_jobs():
 def test_a_stop_and_a_pause_are_seen():
     stopped = read(config_map(annotations={"elasticdl.org/stop": "by hand"}))
     assert stopped.job.stopped
-    assert read(config_map(VALUES + "  paused: true\n")).job.paused
+    assert read(config_map(VALUES + "  paused: true\n")).job.resting
+    ring = VALUES.replace("ps: {replicas: 2}", "strategy: allReduce")
+    held = read(config_map(ring + "  paused: true\n")).job
+    assert held.paused
+    assert not held.resting  # its workers hold the model, and stay
 
 
 def granted(grant, **how):

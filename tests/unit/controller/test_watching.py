@@ -277,3 +277,18 @@ def test_another_job_of_the_name_is_never_what_the_one_before_was(server):
         assert seen <= {("uid-1", 8), ("uid-2", 12)}
 
     watching(server, story)
+
+
+def test_a_job_that_is_made_again_while_its_watch_is_broken_is_no_less_a_job(server):
+    again = config_map()
+    again["metadata"]["uid"] = "uid-2"  # of the same name and the same text
+    gone = (410, {"kind": "Status", "message": "too old", "reason": "Expired"})
+    server.scripts |= {
+        JOBS: [listing(config_map()), listing(again)],
+        f"{JOBS}?watch": [gone],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        await until(lambda: {one.uid for one in cluster.jobs().values()} == {"uid-2"})
+
+    watching(server, story)

@@ -271,6 +271,53 @@ def test_a_version_that_is_gone_is_listed_anew(server) -> None:
     assert watched_from() == ["5", "50"]
 
 
+def page(rest: str, *names: str) -> Any:
+    status, headers, content = listing("5", *names)
+    content["metadata"]["continue"] = rest
+    return status, headers, content
+
+
+def test_a_list_is_asked_for_page_by_page(server) -> None:
+    async def story(api: ApiServer) -> None:
+        assert await seen(api, 1) == [["a", "b", "c"]]
+
+    run(server, story, page("x/y=", "a"), page("z", "b"), listing("5", "c"))
+    asked = [path.partition("?")[2].split("&") for _, path, _, _ in Script.asked]
+    assert [one[2:] for one in asked[:3]] == [[], ["continue=x%2Fy%3D"], ["continue=z"]]
+    assert all(one[1].startswith("limit=") for one in asked[:3])
+
+
+def test_a_first_list_that_is_too_old_before_its_last_page_begins_anew(server) -> None:
+    async def story(api: ApiServer) -> None:
+        assert await seen(api, 1) == [["a", "b"]]
+
+    run(server, story, page("x", "a"), refusal(410, "Expired"), listing("9", "a", "b"))
+
+
+def test_of_what_is_listed_no_more_is_kept_than_is_needed(server) -> None:
+    async def story(api: ApiServer) -> None:
+        count = 0
+
+        def numbered() -> Callable[[Any], str]:
+            nonlocal count
+            count += 1
+            return lambda item: f"{item['metadata']['name']}{count}"
+
+        shown = reflect(api, "/pods", {}, keep=numbered)
+        lists = [await anext(shown), await anext(shown)]
+        await shown.aclose()
+        kept = [one.items for one in lists if isinstance(one, Listing)]
+        assert kept == [["a1", "b1"], ["a2"]]
+
+    run(
+        server,
+        story,
+        *(page("x", "a"), listing("5", "b")),
+        (200, {}, [gone()]),
+        listing("9", "a"),
+    )
+
+
 @pytest.mark.parametrize(
     "broken",
     [

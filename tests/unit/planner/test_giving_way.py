@@ -1,9 +1,11 @@
 """Who gives way to whom: pods that wait, floors, ranks, and who leaves."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from elasticdl.job.names import Role
-from elasticdl.planner.view import Holder, Settings, Template
+from elasticdl.planner.memory import Memory
+from elasticdl.planner.view import Holder, Pod, Settings, Template
 
 from tests.unit.planner.build import (
     HIGH,
@@ -223,3 +225,42 @@ def test_the_ceiling_is_one_for_up_and_down() -> None:
     full = replace(one, granted=6)
     there = cluster(node("n", 8), full, workers(full, n=6))
     assert sizes(made(there, grown.memory, settings=settings)) == {"a": 6}
+
+
+def beside(*waiting: Pod, begin: int) -> list[int]:
+    """Return the sizes of a job on 8 CPUs beside pods that find no node for an hour."""
+    one, memory, found = job("a", 1, 8, begin), Memory(), list[int]()
+    for now in range(int(NOW), int(NOW) + 3600, 5):
+        view = cluster(node("n", 8), one, workers(one, n=one.granted or 0), *waiting)
+        plan = made(view, memory, now=now)
+        one = replace(one, granted=plan.sizes[one.key])
+        memory = plan.memory
+        found.append(one.granted or 0)
+    return found
+
+
+def test_room_is_not_made_for_good_for_a_pod_that_no_node_takes() -> None:
+    # For want of a volume, or by affinity to pods: nobody asked the planner.
+    found = beside(serving("w", 4, waiting_since=NOW), begin=8)
+    assert found[0] == 4
+    assert found[-1] == 8
+    assert sum(found) / len(found) > 7
+    assert sum(after < before for before, after in pairwise(found)) <= 10
+
+
+def test_free_room_is_not_left_for_good_to_a_pod_that_no_node_takes() -> None:
+    found = beside(serving("w", 4, waiting_since=NOW, priority=LOW - 1), begin=4)
+    assert found[0] == 4
+    assert found[-1] == 8
+
+
+def test_room_is_kept_as_long_as_somebody_leaves_it() -> None:
+    one = job("a", 1, 8, 4)
+    leaving = [worker(one, index, "n", leaving=True) for index in range(4, 8)]
+    waits = serving("w", 4, waiting_since=NOW)
+    view = cluster(node("n", 8), one, workers(one, n=4), leaving, waits)
+    memory = Memory()
+    for now in range(int(NOW), int(NOW) + 600, 5):
+        found = made(view, memory, now=now)
+        assert sizes(found) == {"a": 4}
+        memory = found.memory

@@ -23,6 +23,7 @@ from tests.unit.planner.build import (
     node,
     serving,
     sizes,
+    why,
     worker,
     workers,
 )
@@ -159,3 +160,19 @@ def test_a_node_that_shrank_below_what_runs_there_costs_no_worker() -> None:
 def test_a_node_that_takes_no_pods_takes_none() -> None:
     there = Node("n", Resources.of({"cpu": 9000, "pods": 0}))
     assert sizes(made(cluster(there, node("m", 2), job("a", 1, 9, None)))) == {"a": 2}
+
+
+def test_workers_that_hold_the_model_of_a_paused_job_are_no_free_room() -> None:
+    ring = job("ring", 7, 9, 8, paused=True, keeps_workers=True)
+    other, newcomer = job("b", 1, 8, 8), job("new", 2, 4, None, arrived=NOW)
+    view = cluster(
+        *(node("n", 8), node("m", 8), ring, other, newcomer),
+        *(workers(ring, n=8), workers(other, m=8)),
+    )
+    found = made(view)
+    assert (sizes(found)["ring"], sizes(found)["new"]) == (7, 2)
+    assert leave(found, "b")
+    assert why(found, "ring") == "it is paused"
+    at_rest = made(cluster(node("n", 8), replace(ring, granted=7), workers(ring, n=7)))
+    assert sizes(at_rest) == {"ring": 7}
+    assert "hold the model" in why(at_rest, "ring")

@@ -89,6 +89,22 @@ def test_a_fixed_job_that_nobody_makes_leaves_its_room_to_others() -> None:
     assert 8 in found
 
 
+def test_a_paused_job_that_nobody_makes_keeps_no_room() -> None:
+    ps = {"ps": Template(cpus(1)), "num_ps": 3}
+    for kind in ({}, {"max": 0, "replicas": 4}):
+        found = Beside(ghost(paused=True, **ps, **kind)).size_after(3600)
+        assert sum(found) / len(found) > 7
+        assert found[-1] == 8
+        assert falls(found) <= 10
+
+
+def test_a_paused_job_has_its_room_as_soon_as_somebody_makes_a_pod_of_it() -> None:
+    beside = Beside(ghost(paused=True, ps=Template(cpus(2)), num_ps=2))
+    assert beside.size_after(120)[-1] == 8
+    beside.pods = [of_ghost(Role.MASTER, 0)]
+    assert beside.size_after(EVERY) == [3]
+
+
 def test_room_is_made_as_soon_as_somebody_makes_a_pod_of_such_a_job() -> None:
     beside = Beside(ghost())
     assert beside.size_after(900)[-1] == 8

@@ -181,3 +181,24 @@ def test_a_field_that_is_too_long_for_a_csv_is_refused(tmp_path: Path) -> None:
             import_trace("pollux", file)
     finally:
         csv.field_size_limit(before)
+
+
+SHEET = "name,time,application,num_replicas,batch_size\na,0,cifar10,200000,128\n"
+
+
+def test_a_file_of_a_spreadsheet_begins_with_a_mark_that_is_no_name(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "sheet.csv"
+    file.write_text(SHEET, encoding="utf-8-sig")
+    assert len(import_trace("pollux", file).jobs) == 1
+
+
+@pytest.mark.parametrize("fleet", [Fleet(100_000, 8), Fleet(2, 10**8)])
+def test_nodes_that_no_trace_has_are_refused_in_a_sentence(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    file = tmp_path / "big.csv"
+    file.write_text(SHEET)
+    with pytest.raises(SpecError, match="name fewer, or smaller, nodes"):
+        import_trace("pollux", file, fleet=fleet)

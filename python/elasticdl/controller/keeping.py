@@ -1,0 +1,68 @@
+"""What is kept of jobs' ConfigMaps: what is needed, and of one namespace so much.
+
+Owns both. Asked by `controller.watching` for each ConfigMap that comes. Pure. Whoever
+may write one may write hundreds, of a megabyte each, and the memory is everybody's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elasticdl.controller.jobs import TEXTS, is_job
+from elasticdl.job import names
+from elasticdl.job.values.bounded import MOST_CHARACTERS
+
+Json = dict[str, Any]
+# A job's texts are some seven thousand characters: those of two thousand jobs.
+MOST_OF_NAMESPACE = 32 * MOST_CHARACTERS
+# A grant names those who leave, some characters each.
+_LONGEST_NOTE = 64 * 1024
+_ABOUT = ("name", "namespace", "uid", "creationTimestamp")
+_NOTES = (names.ANNOTATION_STOP, names.ANNOTATION_WORKERS)
+
+
+class Keeping:
+    """Sums up what is kept of one namespace."""
+
+    def __init__(self, held: int = 0) -> None:
+        """Begin with so many characters."""
+        self._held = held
+
+    def lean(self, item: Json) -> Json:
+        """Return what is kept of a ConfigMap: of a job all that is read of one.
+
+        `refused` says why its texts are not.
+        """
+        about = item["metadata"]
+        notes, labels = about.get("annotations") or {}, about.get("labels") or {}
+        kept: Json = {
+            "metadata": {
+                **{key: about[key] for key in _ABOUT if key in about},
+                "labels": {k: v for k, v in labels.items() if k == names.LABEL_JOB},
+                "annotations": {
+                    key: notes[key]
+                    for key in _NOTES
+                    if len(notes.get(key, "")) <= _LONGEST_NOTE and key in notes
+                },
+            }
+        }
+        if not is_job(item):
+            return kept
+        data = {key: text for key, text in item["data"].items() if key in TEXTS}
+        length = sum(map(len, data.values()))
+        if length > MOST_CHARACTERS:
+            why = f"its texts have {length} characters, more than {MOST_CHARACTERS}"
+        elif self._held + length > MOST_OF_NAMESPACE:
+            why = (
+                "the texts of its namespace's jobs have more than "
+                f"{MOST_OF_NAMESPACE} characters together"
+            )
+        else:
+            self._held += length
+            return {**kept, "data": data}
+        return {**kept, "data": {names.KEY_JOB: ""}, "refused": why}
+
+
+def length_of(item: Json) -> int:
+    """Return how many characters of a ConfigMap are kept."""
+    return sum(map(len, item["data"].values()))

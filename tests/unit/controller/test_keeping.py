@@ -1,0 +1,77 @@
+"""What is kept of ConfigMaps, whoever writes them."""
+
+from elasticdl.controller.jobs import Classes, JobReader, is_job, only_renewed
+from elasticdl.controller.keeping import MOST_OF_NAMESPACE, Keeping, length_of
+from elasticdl.job.grant import Grant, format_grant
+from elasticdl.job.values.bounded import MOST_CHARACTERS
+
+from tests.unit.controller.test_reading import NOW, VALUES, config_map
+
+GRANT = Grant(4, (3, 1), NOW + 600, "ops/controller")
+
+
+def large(characters: int, **about):
+    item = config_map("#" * characters)
+    item["metadata"] |= about
+    return item
+
+
+def test_what_is_kept_of_a_job_says_all_that_is_read_of_it():
+    notes = {"elasticdl.org/workers": format_grant(GRANT), "elasticdl.org/stop": "now"}
+    item = config_map(VALUES, annotations=notes)
+    item["metadata"] |= {"managedFields": ["..."], "resourceVersion": "7"}
+    item["data"]["other"] = "x" * 1000
+    kept = Keeping().lean(item)
+    assert JobReader().read(kept, Classes()) == JobReader().read(item, Classes())
+    assert "managedFields" not in kept["metadata"]
+    assert length_of(kept) < 1000
+
+
+def test_of_other_config_maps_no_text_is_kept():
+    item = config_map("#" * 1000)
+    item["metadata"]["name"] = "another"
+    kept = Keeping().lean(item)
+    assert not is_job(kept)
+    assert "data" not in kept
+
+
+def test_a_job_of_too_long_texts_is_left_alone_with_the_reason(caplog):
+    kept = Keeping().lean(large(MOST_CHARACTERS))
+    assert length_of(kept) == 0
+    assert JobReader().read(kept, Classes()) is None
+    assert "ml/digits is left alone: its texts have" in caplog.text
+
+
+def test_of_one_namespace_so_many_texts_are_kept(caplog):
+    keeping = Keeping()
+    items = [large(500_000, uid=f"uid-{number}") for number in range(40)]
+    kept = [keeping.lean(item) for item in items]
+    assert sum(map(length_of, kept)) <= MOST_OF_NAMESPACE
+    assert JobReader().read(kept[-1], Classes()) is None
+    assert "the texts of its namespace's jobs have more than" in caplog.text
+
+
+def test_a_job_whose_text_is_kept_again_is_read_again():
+    reader = JobReader()
+    reader.read(Keeping(MOST_OF_NAMESPACE).lean(config_map()), Classes())
+    known = reader.read(Keeping().lean(config_map()), Classes())
+    assert known is not None
+
+
+def test_no_grant_is_as_long_as_an_annotation_may_be():
+    notes = {"elasticdl.org/workers": format_grant(GRANT) + " " * 200_000}
+    kept = Keeping().lean(config_map(annotations=notes))
+    known = JobReader().read(kept, Classes())
+    assert known is not None
+    assert known.grant is None
+
+
+def test_a_grant_that_was_only_renewed_is_seen_as_such():
+    later = Grant(4, (3, 1), NOW + 900, "ops/controller")
+    before, after = (
+        Keeping().lean(
+            config_map(annotations={"elasticdl.org/workers": format_grant(one)})
+        )
+        for one in (GRANT, later)
+    )
+    assert only_renewed(before, after)
