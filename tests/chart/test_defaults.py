@@ -258,6 +258,19 @@ FIXED = {
         'job.worker.image: got "docker.io/x", expected an image of '
         '"registry.example/team"; ',
     ),
+    "a sidecar of another registry": (
+        "images.registry",
+        {"pods": {"worker": {"sidecars": [{"name": "x", "image": "docker.io/x"}]}}},
+        {},
+        'pods.worker.sidecars.x: got "docker.io/x", expected an image of '
+        '"registry.example/team"; ',
+    ),
+    "an init container of another registry": (
+        "images",
+        {"pods": {"common": {"initContainers": [{"name": "x", "image": "x"}]}}},
+        {},
+        'pods.common.initContainers.x: got "x", expected an image of ',
+    ),
     "a field of the job": (
         "job.volumes",
         {},
@@ -290,6 +303,27 @@ def test_what_is_fixed_and_left_alone_is_not_refused():
     values["job"]["image"] = "registry.example/team/mine:v1"
     assert objects(values)
     assert not told(PlatformDefaults(SITE, tuple(paths)), values)
+
+
+def test_a_sidecar_of_the_platform_may_be_of_another_registry():
+    mesh = [{"name": "mesh", "image": "mesh.example/proxy"}]
+    mine = [{"name": "own", "image": "registry.example/team/own"}]
+    site = {**SITE, "pods": {"common": {"sidecars": mesh}}}
+    values = with_platform(
+        site, {"pods": {"common": {"sidecars": mine}}}, ["images.registry"]
+    )
+    assert objects(values)
+    assert not told(PlatformDefaults(site, ("images.registry",)), values)
+
+
+def test_the_image_of_tensorboard_is_of_a_registry_that_is_fixed():
+    board = {"enabled": True, "image": "docker.io/board"}
+    values = with_platform(
+        SITE, {"monitoring": {"tensorboard": board}}, ["images.registry"]
+    )
+    said = r'monitoring.tensorboard.image: got "docker.io/board", expected an image of'
+    with pytest.raises(helm.HelmError, match=said):
+        objects(values)
 
 
 def test_a_registry_that_is_fixed_as_none_leaves_images_of_a_job_alone():
