@@ -110,6 +110,11 @@ CASES = {
         {"images": {"registry": "", "tag": None}},
         {"images": {"registry": "r"}},
     ),
+    "sections of the platform that hold nothing": (
+        {"images": None, "pods": {"common": None, "worker": None}, "proxy": None},
+        {"pods": {"worker": {"labels": {"a": "b"}}}},
+    ),
+    "no pods of the platform": ({"pods": None}, {}),
     "a mapping that only the platform has": (
         {"pods": {"master": {"dnsConfig": {"options": [{"name": "ndots"}]}}}},
         {"pods": {"master": {"labels": {"a": "b"}}}},
@@ -217,6 +222,14 @@ def test_what_a_platform_says_of_itself_is_said_for_its_jobs():
     for account in ("elasticdl-master", "site-job"):
         secrets = found["ServiceAccount", account]["imagePullSecrets"]
         assert secrets == [{"name": "site"}]
+
+
+@pytest.mark.parametrize("section", ["images", "pods", "proxy"])
+def test_a_section_that_holds_nothing_says_nothing_in_a_platform(section):
+    found = objects(
+        {"jobs": {"defaults": {section: None}}, "platform": {"locked": True}}
+    )
+    assert "imagePullSecrets" not in found["ServiceAccount", "elasticdl-master"]
 
 
 # Each case: what is fixed, what the job says beside and in `job`, what is told.

@@ -1,5 +1,7 @@
 """What the command line refuses about a job, the chart refuses in the same words."""
 
+import json
+
 import helm_python as helm
 import pytest
 from elasticdl.job.values.file import parse_values
@@ -220,6 +222,36 @@ def test_no_text_of_a_value_becomes_a_key_of_a_pod(values):
     for pod in pods(found).values():
         assert "hostNetwork" not in pod["spec"]
         assert "hostNetwork" not in container(pod)
+
+
+TEXTS = {"note": "xMARKevil.yaml: 1MARKrest: | #"}
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029"])
+@pytest.mark.parametrize(
+    ("section", "own"),
+    [
+        ("pods", {"pods": {"ps": {"annotations": TEXTS}}}),
+        ("commonAnnotations", {"commonAnnotations": TEXTS}),
+        ("job", {"job": {"env": {"A": "aMARKb"}}}),
+        ("job", {"job": {"model": {"files": {"x.py": "# aMARKb"}}}}),
+        ("jobs", {"jobs": {"defaults": {"pods": {"common": {"annotations": TEXTS}}}}}),
+    ],
+    ids=["pods", "everything", "environment", "code", "defaults"],
+)
+def test_no_separator_of_lines_in_a_text_becomes_a_line_of_yaml(mark, section, own):
+    """YAML 1.1 counts them as ends of lines: what follows was a key beside it."""
+    values = json.loads(json.dumps(merged(job(), own)).replace("MARK", mark))
+    values["job"]["strategy"] = "allReduce"
+    said = f"{section}: got a text with a separator of lines .U.2028 or U.2029., "
+    with pytest.raises(helm.HelmError, match=said):
+        render(values)
+
+
+def test_a_separator_of_lines_that_is_spelt_out_is_a_text():
+    note = "a \\u2028 in words"
+    made = pods(objects(job(pods={"worker": {"annotations": {"note": note}}})))
+    assert made["worker"]["metadata"]["annotations"]["note"] == note
 
 
 @pytest.mark.parametrize(

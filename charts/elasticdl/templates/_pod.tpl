@@ -116,7 +116,11 @@ claims:
 {{/* Environment that the platform says for a role, as YAML of {env}. */}}
 {{- define "elasticdl.platformEnv" -}}
 {{- $pods := (.root.Values.platformSays.defaults | default dict).pods | default dict -}}
-{{- toYaml (dict "env" (concat (dig "common" "env" list $pods | default list) (dig .role "env" list $pods | default list))) -}}
+{{- $env := list -}}
+{{- range $place := list "common" .role -}}
+  {{- $env = concat $env (get (get $pods $place | default dict) "env" | default list) -}}
+{{- end -}}
+{{- toYaml (dict "env" $env) -}}
 {{- end -}}
 
 {{/* Environment: the site's, the platform's, the user's, then what the roles are told; of
