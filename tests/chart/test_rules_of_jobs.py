@@ -156,6 +156,17 @@ def test_what_a_master_takes_the_chart_takes(more):
     assert render(helm.values_from_yaml(text))
 
 
+@pytest.mark.parametrize("share", [1e-5, 1e-300])
+def test_a_small_share_of_high_workers_is_no_class(share):
+    made = pods(objects(merged(job(), {"job": {"worker": {"priority": share}}})))
+    assert made["worker"]["spec"]["priorityClassName"] == "elasticdl-low"
+
+
+def test_a_number_above_all_workers_is_no_class():
+    with pytest.raises(helm.HelmError, match="or a share of `high` workers from 0"):
+        render(merged(job(), {"job": {"worker": {"priority": 1e22}}}))
+
+
 def test_the_port_of_the_metrics_is_not_the_masters_in_a_cluster():
     with pytest.raises(helm.HelmError, match=r"job.master.port: got 8080, expected an"):
         render(helm.values_from_yaml(JOB + "  master: {port: 8080}\n"))

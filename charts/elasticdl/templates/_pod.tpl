@@ -304,7 +304,7 @@ terminationGracePeriodSeconds: {{ minf (.job.worker.graceSeconds | ceil) 1000000
 {{- end }}
 {{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. Short
        pods of commands are made of the template as it is, and are low. */}}
-{{- if regexMatch "^[0-9.]+$" $priority }}{{ $priority = "low" }}{{ end }}
+{{- if or (kindIs "float64" (get .job .role).priority) (regexMatch "^[0-9.]+$" $priority) }}{{ $priority = "low" }}{{ end }}
 {{- if $priority }}
 priorityClassName: {{ dig $priority "name" $priority (pick .root.Values.priorityClasses "high" "low") | quote }}
 {{- end }}
