@@ -136,6 +136,31 @@ FOREIGN = {
 }
 
 
+def event_of(name, namespace):
+    about = {"kind": "Job", "apiVersion": "batch/v1", "name": name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": "elasticdl."},
+        "involvedObject": {**about, "namespace": namespace, "uid": "1"},
+        "type": "Warning",
+        "reason": "Ended",
+        "message": "x",
+    }
+
+
+@pytest.mark.parametrize("run", ["", "7-"])
+@pytest.mark.parametrize("mine", ["e", "e" * 39, "e" * 44])
+def test_a_master_says_what_happened_to_its_own_job_alone(lenient, mine, run):
+    token = master_token(lenient, mine, run=run)
+    own = f"elasticdl-{mine}-master{run and '-7'}"
+    assert not lenient.refusal(event_of(own, lenient.name), token=token)
+    others = [f"{mine}1-master", f"{mine[:-1]}-master", f"{mine}-worker-0", "z-master"]
+    for other in others:
+        event = event_of(f"elasticdl-{other}", lenient.name)
+        assert OWN in lenient.refusal(event, token=token), other
+
+
 @pytest.mark.parametrize("case", FOREIGN)
 def test_a_pod_of_a_master_is_counted_by_no_other_controller(lenient, case):
     """A Job takes a pod with its label for its own: it is complete when that ends."""
