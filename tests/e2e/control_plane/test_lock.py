@@ -337,6 +337,9 @@ def brought(**source):
         ({"iscsi": {"targetPortal": "a:1", "iqn": "iqn.2001-04.example:a", "lun": 0,
                     "chapAuthSession": True, "secretRef": {"name": "cluster"}}},
          "Secrets"),
+        ({"csi": {"driver": "smb.csi.k8s.io",
+                  "volumeAttributes": {"source": "//s/d", "secretName": "cluster"}}},
+         "Secrets"),
         ({"cinder": {"volumeID": "a", "secretRef": {"name": "cluster"}}}, "Secrets"),
         (brought(dataSource={"kind": "PersistentVolumeClaim", "name": "cluster"}),
          "claims"),
@@ -344,7 +347,7 @@ def brought(**source):
          "claims"),
         (brought(volumeName="cluster"), "claims"),
     ],
-    ids=["azureFile", "iscsi", "cinder", "a copy", "a copy by reference", "a volume"],
+    ids=["azureFile", "iscsi", "csi", "cinder", "a copy", "a reference", "a volume"],
 )  # fmt: skip
 def test_a_kind_of_volume_that_is_allowed_brings_nothing_foreign(shares, source, said):
     values = of_role("worker", volumes=[{"name": "n", **source}])
@@ -360,7 +363,7 @@ def test_a_claim_of_its_own_is_taken_where_that_kind_is_allowed(shares):
 
 @pytest.fixture(scope="module")
 def shares(locked):
-    allowed = {"volumes": ["azureFile", "cinder", "ephemeral", "iscsi"]}
+    allowed = {"volumes": ["azureFile", "cinder", "csi", "ephemeral", "iscsi"]}
     one = Locked(locked.control_plane, "shares", allowed)
     yield one
     one.close()
