@@ -258,6 +258,19 @@ FIXED = {
         {},
         'expected [{"key":"training","operator":"Exists"}]; ',
     ),
+    "what reaches a role from all roles": (
+        "pods.worker.nodeSelector",
+        {"pods": {"common": {"nodeSelector": {"pool": "serving"}}}},
+        {},
+        'pods.common.nodeSelector: got {"pool":"serving"}, expected '
+        '{"pool":"training"}; ',
+    ),
+    "all of a role by an entry of all roles": (
+        "pods.worker",
+        {"pods": {"common": {"tolerations": [{"operator": "Exists"}]}}},
+        {},
+        '"tolerations":[{"key":"training","operator":"Exists"}]',
+    ),
     "another registry": (
         "images.registry",
         {"images": {"registry": "docker.io"}},

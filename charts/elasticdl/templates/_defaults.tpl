@@ -161,6 +161,10 @@ elasticdl.defaults
       {{- $paths = append $paths (regexReplaceAll "^pods\\.common" $path (printf "pods.%s" $role)) -}}
     {{- end -}}
   {{- end -}}
+  {{- /* What is said of all roles is said of each one. */}}
+  {{- if regexMatch "^pods\\.(master|ps|worker)(\\.|$)" $path -}}
+    {{- $paths = append $paths (regexReplaceAll "^pods\\.(master|ps|worker)" $path "pods.common") -}}
+  {{- end -}}
   {{- range $paths -}}
     {{- $expected := include "elasticdl.atOrNothing" (dict "tree" $base "path" .) -}}
     {{- $got := include "elasticdl.atOrNothing" (dict "tree" $now "path" .) -}}

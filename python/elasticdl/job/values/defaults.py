@@ -44,6 +44,7 @@ CONFIG_MAP = "elasticdl.defaults"
 KEY = "jobs.yaml"
 ROLES = ("master", "ps", "worker")
 _JOINED = re.compile(r"^\.(pods\.[a-z]+\.[A-Za-z]+|images\.pullSecrets)$")
+_OF_ROLE = re.compile(r"^(pods\.(?:master|ps|worker))(?:\.|$)")
 # Below all other environment of a pod, so not a part of the job's.
 _ENV = re.compile(r"^\.pods\.[a-z]+\.env$")
 
@@ -152,6 +153,9 @@ def refused(
         paths = [fixed]
         if fixed == "pods.common" or fixed.startswith("pods.common."):
             paths += [fixed.replace("common", role, 1) for role in ROLES]
+        elif found := _OF_ROLE.match(fixed):
+            # What is said of all roles is said of this one.
+            paths.append(f"pods.common{fixed[found.end(1) :]}")
         for path in paths:
             keys = tuple(path.split("."))
             got, expected = _shown(now, keys), _shown(base, keys)
