@@ -30,8 +30,6 @@ from elasticdl.runner.base import (
 )
 from elasticdl.runner.kubernetes.cluster import Cluster
 
-from tests.e2e.control_plane.locking import ALLOWED, CLASSES, Locked
-
 Json = dict[str, Any]
 SCRIPTS = Path(__file__).parents[1] / "cluster"
 BOUND_SECONDS = 40.0
@@ -325,23 +323,6 @@ def priority_classes(control_plane: ControlPlane) -> None:
     values = {"elasticdl-high": -5, "elasticdl-low": -10, "test-serving": 1_000}
     for name, value in values.items():
         control_plane.kubectl("create", "priorityclass", name, f"--value={value}")
-
-
-@pytest.fixture(scope="session")
-def locked(control_plane: ControlPlane, priority_classes: None) -> Iterator[Locked]:
-    for name in CLASSES:
-        control_plane.kubectl("create", "priorityclass", name, "--value=7")
-    one = Locked(control_plane, "locked", {})
-    yield one
-    one.close()
-
-
-@pytest.fixture(scope="session")
-def lenient(control_plane: ControlPlane, locked: Locked) -> Iterator[Locked]:
-    """One whose platform lists what a job may have beside its own."""
-    one = Locked(control_plane, "lenient", ALLOWED)
-    yield one
-    one.close()
 
 
 @pytest.fixture

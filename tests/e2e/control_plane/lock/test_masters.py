@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.e2e.control_plane.locking import master_token, named, pods_of, replica
+from tests.e2e.control_plane.lock.locking import master_token, named, pods_of, replica
 
 
 def shown(name, end="-status"):

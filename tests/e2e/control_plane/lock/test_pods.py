@@ -9,7 +9,7 @@ import json
 import pytest
 
 from tests.chart.rendering import EXAMPLES, JOBS, values_of
-from tests.e2e.control_plane.locking import (
+from tests.e2e.control_plane.lock.locking import (
     POLICY,
     Locked,
     container,
