@@ -110,6 +110,11 @@ CASES = {
         {"images": {"registry": "", "tag": None}},
         {"images": {"registry": "r"}},
     ),
+    "sections of the platform that hold nothing": (
+        {"images": None, "pods": {"common": None, "worker": None}, "proxy": None},
+        {"pods": {"worker": {"labels": {"a": "b"}}}},
+    ),
+    "no pods of the platform": ({"pods": None}, {}),
     "a mapping that only the platform has": (
         {"pods": {"master": {"dnsConfig": {"options": [{"name": "ndots"}]}}}},
         {"pods": {"master": {"labels": {"a": "b"}}}},
@@ -219,6 +224,14 @@ def test_what_a_platform_says_of_itself_is_said_for_its_jobs():
         assert secrets == [{"name": "site"}]
 
 
+@pytest.mark.parametrize("section", ["images", "pods", "proxy"])
+def test_a_section_that_holds_nothing_says_nothing_in_a_platform(section):
+    found = objects(
+        {"jobs": {"defaults": {section: None}}, "platform": {"locked": True}}
+    )
+    assert "imagePullSecrets" not in found["ServiceAccount", "elasticdl-master"]
+
+
 # Each case: what is fixed, what the job says beside and in `job`, what is told.
 FIXED = {
     "another value": (
@@ -245,6 +258,19 @@ FIXED = {
         {},
         'expected [{"key":"training","operator":"Exists"}]; ',
     ),
+    "what reaches a role from all roles": (
+        "pods.worker.nodeSelector",
+        {"pods": {"common": {"nodeSelector": {"pool": "serving"}}}},
+        {},
+        'pods.common.nodeSelector: got {"pool":"serving"}, expected '
+        '{"pool":"training"}; ',
+    ),
+    "all of a role by an entry of all roles": (
+        "pods.worker",
+        {"pods": {"common": {"tolerations": [{"operator": "Exists"}]}}},
+        {},
+        '"tolerations":[{"key":"training","operator":"Exists"}]',
+    ),
     "another registry": (
         "images.registry",
         {"images": {"registry": "docker.io"}},
@@ -257,6 +283,19 @@ FIXED = {
         {"worker": {"image": "docker.io/x"}},
         'job.worker.image: got "docker.io/x", expected an image of '
         '"registry.example/team"; ',
+    ),
+    "a sidecar of another registry": (
+        "images.registry",
+        {"pods": {"worker": {"sidecars": [{"name": "x", "image": "docker.io/x"}]}}},
+        {},
+        'pods.worker.sidecars.x: got "docker.io/x", expected an image of '
+        '"registry.example/team"; ',
+    ),
+    "an init container of another registry": (
+        "images",
+        {"pods": {"common": {"initContainers": [{"name": "x", "image": "x"}]}}},
+        {},
+        'pods.common.initContainers.x: got "x", expected an image of ',
     ),
     "a field of the job": (
         "job.volumes",
@@ -290,6 +329,27 @@ def test_what_is_fixed_and_left_alone_is_not_refused():
     values["job"]["image"] = "registry.example/team/mine:v1"
     assert objects(values)
     assert not told(PlatformDefaults(SITE, tuple(paths)), values)
+
+
+def test_a_sidecar_of_the_platform_may_be_of_another_registry():
+    mesh = [{"name": "mesh", "image": "mesh.example/proxy"}]
+    mine = [{"name": "own", "image": "registry.example/team/own"}]
+    site = {**SITE, "pods": {"common": {"sidecars": mesh}}}
+    values = with_platform(
+        site, {"pods": {"common": {"sidecars": mine}}}, ["images.registry"]
+    )
+    assert objects(values)
+    assert not told(PlatformDefaults(site, ("images.registry",)), values)
+
+
+def test_the_image_of_tensorboard_is_of_a_registry_that_is_fixed():
+    board = {"enabled": True, "image": "docker.io/board"}
+    values = with_platform(
+        SITE, {"monitoring": {"tensorboard": board}}, ["images.registry"]
+    )
+    said = r'monitoring.tensorboard.image: got "docker.io/board", expected an image of'
+    with pytest.raises(helm.HelmError, match=said):
+        objects(values)
 
 
 def test_a_registry_that_is_fixed_as_none_leaves_images_of_a_job_alone():

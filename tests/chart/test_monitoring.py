@@ -282,7 +282,7 @@ ENCRYPTED = {"metrics": {"enabled": True, "podMonitor": {"enabled": True}}}
 
 def test_encrypted_metrics_have_a_pod_monitor_that_knows_the_jobs_authority():
     made = objects(job(tls=ENCRYPTED), namespace="ml")
-    monitor = made["PodMonitor", "elasticdl-digits"]
+    monitor = made["PodMonitor", "elasticdl-digits.metrics"]
     jsonschema.validate(monitor, POD_MONITOR)
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint["scheme"] == "https"

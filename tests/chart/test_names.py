@@ -205,3 +205,11 @@ def test_a_name_that_no_cluster_takes_is_refused(text, said):
     assert said in str(refusal.value)
     if text.startswith(JOB):
         assert parse_values(text, source="v")[0] is None
+
+
+@pytest.mark.parametrize(
+    "name", ["jobs", "exporter", "controller", "training-jobs", "job", "master"]
+)
+def test_a_job_has_no_object_of_its_platforms_name(name):
+    of_job = objects(job(name, **EVERYTHING_OF_A_JOB))
+    assert not set(objects(EVERYTHING_OF_A_PLATFORM)) & set(of_job)

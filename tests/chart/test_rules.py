@@ -207,6 +207,18 @@ def test_each_threshold_reaches_its_rule():
         assert spec["groups"] != GROUPS
 
 
+def test_rules_with_the_longest_times_are_taken_by_promtool(tmp_path):
+    """One that Prometheus cannot read takes all rules of the file along."""
+    longest = {key: 10**9 for key in BY_DEFAULT if key.endswith("Seconds")}
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(rule_object(thresholds=longest)["spec"]))
+    code, said = promtool("check", "rules", str(file))
+    assert code == 0, said
+    for key in longest:
+        with pytest.raises(helm.HelmError, match=key):
+            rule_object(thresholds={key: 10**9 + 1})
+
+
 def test_rules_with_other_thresholds_are_taken_by_promtool(tmp_path):
     halves = {key: int(value) * 10 or 0.5 for key, value in BY_DEFAULT.items()}
     file = tmp_path / "rules.yaml"

@@ -1,5 +1,7 @@
 """What the command line refuses about a job, the chart refuses in the same words."""
 
+import json
+
 import helm_python as helm
 import pytest
 from elasticdl.job.values.file import parse_values
@@ -154,6 +156,17 @@ def test_what_a_master_takes_the_chart_takes(more):
     assert render(helm.values_from_yaml(text))
 
 
+@pytest.mark.parametrize("share", [1e-5, 1e-300])
+def test_a_small_share_of_high_workers_is_no_class(share):
+    made = pods(objects(merged(job(), {"job": {"worker": {"priority": share}}})))
+    assert made["worker"]["spec"]["priorityClassName"] == "elasticdl-low"
+
+
+def test_a_number_above_all_workers_is_no_class():
+    with pytest.raises(helm.HelmError, match="or a share of `high` workers from 0"):
+        render(merged(job(), {"job": {"worker": {"priority": 1e22}}}))
+
+
 def test_the_port_of_the_metrics_is_not_the_masters_in_a_cluster():
     with pytest.raises(helm.HelmError, match=r"job.master.port: got 8080, expected an"):
         render(helm.values_from_yaml(JOB + "  master: {port: 8080}\n"))
@@ -220,6 +233,36 @@ def test_no_text_of_a_value_becomes_a_key_of_a_pod(values):
     for pod in pods(found).values():
         assert "hostNetwork" not in pod["spec"]
         assert "hostNetwork" not in container(pod)
+
+
+TEXTS = {"note": "xMARKevil.yaml: 1MARKrest: | #"}
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029"])
+@pytest.mark.parametrize(
+    ("section", "own"),
+    [
+        ("pods", {"pods": {"ps": {"annotations": TEXTS}}}),
+        ("commonAnnotations", {"commonAnnotations": TEXTS}),
+        ("job", {"job": {"env": {"A": "aMARKb"}}}),
+        ("job", {"job": {"model": {"files": {"x.py": "# aMARKb"}}}}),
+        ("jobs", {"jobs": {"defaults": {"pods": {"common": {"annotations": TEXTS}}}}}),
+    ],
+    ids=["pods", "everything", "environment", "code", "defaults"],
+)
+def test_no_separator_of_lines_in_a_text_becomes_a_line_of_yaml(mark, section, own):
+    """YAML 1.1 counts them as ends of lines: what follows was a key beside it."""
+    values = json.loads(json.dumps(merged(job(), own)).replace("MARK", mark))
+    values["job"]["strategy"] = "allReduce"
+    said = f"{section}: got a text with a separator of lines .U.2028 or U.2029., "
+    with pytest.raises(helm.HelmError, match=said):
+        render(values)
+
+
+def test_a_separator_of_lines_that_is_spelt_out_is_a_text():
+    note = "a \\u2028 in words"
+    made = pods(objects(job(pods={"worker": {"annotations": {"note": note}}})))
+    assert made["worker"]["metadata"]["annotations"]["note"] == note
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,10 @@ elasticdl.defaults
       {{- $paths = append $paths (regexReplaceAll "^pods\\.common" $path (printf "pods.%s" $role)) -}}
     {{- end -}}
   {{- end -}}
+  {{- /* What is said of all roles is said of each one. */}}
+  {{- if regexMatch "^pods\\.(master|ps|worker)(\\.|$)" $path -}}
+    {{- $paths = append $paths (regexReplaceAll "^pods\\.(master|ps|worker)" $path "pods.common") -}}
+  {{- end -}}
   {{- range $paths -}}
     {{- $expected := include "elasticdl.atOrNothing" (dict "tree" $base "path" .) -}}
     {{- $got := include "elasticdl.atOrNothing" (dict "tree" $now "path" .) -}}
@@ -170,13 +174,35 @@ elasticdl.defaults
   {{- end -}}
   {{- if and (has $path (list "images" "images.registry")) $base.images.registry -}}
     {{- $start := printf "%s/" (trimSuffix "/" $base.images.registry) -}}
-    {{- range $place, $image := dict "job.image" $job.image "job.master.image" $job.master.image "job.ps.image" $job.ps.image "job.worker.image" $job.worker.image -}}
+    {{- $images := dict "job.image" $job.image "job.master.image" $job.master.image "job.ps.image" $job.ps.image "job.worker.image" $job.worker.image -}}
+    {{- $platforms := include "elasticdl.imagesBeside" $base | fromYaml -}}
+    {{- range $place, $image := include "elasticdl.imagesBeside" $now | fromYaml -}}
+      {{- if ne $image (get $platforms $place) }}{{ $_ := set $images $place $image }}{{ end -}}
+    {{- end -}}
+    {{- range $place, $image := $images -}}
       {{- if and $image (not (hasPrefix $start $image)) -}}
         {{- fail (printf "%s: got %q, expected an image of %q; %s" $place $image (trimSuffix "/" $start) $owner) -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Images of the containers beside a role's own, as YAML of {PLACE: IMAGE}. */}}
+{{- define "elasticdl.imagesBeside" -}}
+{{- $pods := .pods -}}
+{{- $images := dict -}}
+{{- range $place := list "common" "master" "ps" "worker" -}}
+  {{- range $kind := list "initContainers" "sidecars" -}}
+    {{- range get (get $pods $place | default dict) $kind | default list -}}
+      {{- $_ := set $images (printf "pods.%s.%s.%s" $place $kind .name) (.image | default "") -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- with dig "tensorboard" "image" "" (.monitoring | default dict) -}}
+  {{- $_ := set $images "monitoring.tensorboard.image" . -}}
+{{- end -}}
+{{- toYaml $images -}}
 {{- end -}}
 
 {{/* As "elasticdl.at", as JSON; what is empty is `nothing`, but null is what takes away. */}}

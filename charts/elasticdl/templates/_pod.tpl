@@ -116,7 +116,11 @@ claims:
 {{/* Environment that the platform says for a role, as YAML of {env}. */}}
 {{- define "elasticdl.platformEnv" -}}
 {{- $pods := (.root.Values.platformSays.defaults | default dict).pods | default dict -}}
-{{- toYaml (dict "env" (concat (dig "common" "env" list $pods | default list) (dig .role "env" list $pods | default list))) -}}
+{{- $env := list -}}
+{{- range $place := list "common" .role -}}
+  {{- $env = concat $env (get (get $pods $place | default dict) "env" | default list) -}}
+{{- end -}}
+{{- toYaml (dict "env" $env) -}}
 {{- end -}}
 
 {{/* Environment: the site's, the platform's, the user's, then what the roles are told; of
@@ -300,7 +304,7 @@ terminationGracePeriodSeconds: {{ minf (.job.worker.graceSeconds | ceil) 1000000
 {{- end }}
 {{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. Short
        pods of commands are made of the template as it is, and are low. */}}
-{{- if regexMatch "^[0-9.]+$" $priority }}{{ $priority = "low" }}{{ end }}
+{{- if or (kindIs "float64" (get .job .role).priority) (regexMatch "^[0-9.]+$" $priority) }}{{ $priority = "low" }}{{ end }}
 {{- if $priority }}
 priorityClassName: {{ dig $priority "name" $priority (pick .root.Values.priorityClasses "high" "low") | quote }}
 {{- end }}

@@ -166,6 +166,8 @@
 {{- $priority := $worker.priority | toString }}
 {{- if contains "=" $priority }}
 {{ include "elasticdl.problem" (list "job.worker.priority" (squote $priority) "a PriorityClass, or a share of `high` workers from 0 to 1" (printf "write `%s` for `%s`" (splitList "=" $priority | last) $priority)) }}
+{{- else if and (kindIs "float64" $worker.priority) (gt ($worker.priority | float64) 1.0) }}
+{{ include "elasticdl.problem" (list "job.worker.priority" (squote (printf "%v" $worker.priority)) "a PriorityClass, or a share of `high` workers from 0 to 1" "write it as `0.5`") }}
 {{- else if and (regexMatch "^[0-9.]+$" $priority) (or (not (regexMatch "^([0-9]+[.]?[0-9]*|[.][0-9]+)$" $priority)) (gt (float64 $priority) 1.0)) }}
 {{ include "elasticdl.problem" (list "job.worker.priority" (squote $priority) "a PriorityClass, or a share of `high` workers from 0 to 1" "write it as `0.5`") }}
 {{- else if and (kindIs "string" $worker.priority) (not (regexMatch "^[0-9.]*$|^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$" $priority)) }}

@@ -1,5 +1,5 @@
 """What a locked platform renders, and the rights of a job's own account. That the API
-server decides by it is for tests/e2e/control_plane/test_lock.py."""
+server decides by it is for tests/e2e/control_plane/lock."""
 
 import pytest
 

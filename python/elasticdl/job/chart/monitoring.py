@@ -25,7 +25,8 @@ from elasticdl.job.spec.labels import (
     PrometheusLabels,
 )
 
-_WholeSeconds = Annotated[int, Field(ge=0)]
+# Prometheus has no durations above 292 years, and drops all rules beside one.
+_WholeSeconds = Annotated[int, Field(ge=0, le=1_000_000_000)]
 _Share = Annotated[float, Field(gt=0, le=1)]
 _Factor = Annotated[float, Field(ge=1)]
 

@@ -44,6 +44,7 @@ CONFIG_MAP = "elasticdl.defaults"
 KEY = "jobs.yaml"
 ROLES = ("master", "ps", "worker")
 _JOINED = re.compile(r"^\.(pods\.[a-z]+\.[A-Za-z]+|images\.pullSecrets)$")
+_OF_ROLE = re.compile(r"^(pods\.(?:master|ps|worker))(?:\.|$)")
 # Below all other environment of a pod, so not a part of the job's.
 _ENV = re.compile(r"^\.pods\.[a-z]+\.env$")
 
@@ -152,13 +153,16 @@ def refused(
         paths = [fixed]
         if fixed == "pods.common" or fixed.startswith("pods.common."):
             paths += [fixed.replace("common", role, 1) for role in ROLES]
+        elif found := _OF_ROLE.match(fixed):
+            # What is said of all roles is said of this one.
+            paths.append(f"pods.common{fixed[found.end(1) :]}")
         for path in paths:
             keys = tuple(path.split("."))
             got, expected = _shown(now, keys), _shown(base, keys)
             if got != expected:
                 problems.append(Problem(path, got, expected, then))
         if fixed in ("images", "images.registry") and base["images"]["registry"]:
-            problems += _foreign_images(base, now["job"], then)
+            problems += _foreign_images(base, now, then)
     return problems
 
 
@@ -187,16 +191,30 @@ def without_registry(
     ]
 
 
-def _foreign_images(base: Tree, job: Tree, then: str) -> Iterator[Problem]:
+def _foreign_images(base: Tree, now: Tree, then: str) -> Iterator[Problem]:
     registry = str(base["images"]["registry"]).rstrip("/")
+    job = now["job"]
     images = {"job.image": job.get("image")}
     images |= {
         f"job.{role}.image": (job.get(role) or {}).get("image") for role in ROLES
     }
+    platforms = _beside_the_role(base)  # which may be of another registry
+    own = _beside_the_role(now).items()
+    images |= {path: image for path, image in own if platforms.get(path) != image}
     for path, image in images.items():
         if image and not str(image).startswith(f"{registry}/"):
             expected = f'an image of "{registry}"'
             yield Problem(path, f'"{image}"', expected, then)
+
+
+def _beside_the_role(tree: Tree) -> dict[str, str | None]:
+    """Return the images of containers beside a role's own, by where they stand."""
+    return {
+        f"pods.{place}.{kind}.{container['name']}": container.get("image")
+        for place in ("common", *ROLES)
+        for kind in ("initContainers", "sidecars")
+        for container in _at(tree, ("pods", place, kind)) or ()
+    }
 
 
 def laid_over(chart: Tree, platform: Mapping[str, Any], job: Tree) -> Tree:

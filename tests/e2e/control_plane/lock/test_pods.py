@@ -1,171 +1,22 @@
-"""What a locked platform refuses in pods of its jobs, and what a master may touch.
+"""What a locked platform refuses in pods of its jobs.
 
-The chart's own policies, on a real API server. Pods and Jobs are what the chart renders
-from values that a committer may write, stamped as the master does; nothing is made
-unless a token has to be bound to it (`dryRun`: admission says the same).
+The chart's own policies, on a real API server; nothing is made (`dryRun`: admission
+says the same).
 """
 
 import json
-import subprocess
-from itertools import count
 
 import pytest
-from elasticdl.client.cluster.errand import errand_pod
-from elasticdl.job.names import Role
-from elasticdl.runner.base import Launch, ReplicaKey
-from elasticdl.runner.kubernetes.pods import stamp
 
-from tests.chart.rendering import (
-    EXAMPLES,
-    JOBS,
-    config_map,
-    job,
-    merged,
-    of_kind,
-    values_of,
+from tests.chart.rendering import EXAMPLES, JOBS, values_of
+from tests.e2e.control_plane.lock.locking import (
+    POLICY,
+    Locked,
+    container,
+    named,
+    of_role,
+    pods_of,
 )
-from tests.chart.rendering import objects as rendered
-from tests.e2e.kube import wait_until
-
-POLICY = "ValidatingAdmissionPolicy"
-ALLOWED = {
-    "serviceAccounts": ["data-reader"],
-    "secrets": ["warehouse"],
-    "claims": ["datasets"],
-    "priorityClasses": ["batch"],
-    "volumes": ["nfs"],
-}
-ACCOUNTS = ("default", "data-reader", "cluster-owner", "elasticdl-alone-master")
-CLASSES = ("batch", "production")
-_numbers = count(1)
-
-
-class Locked:
-    """A namespace whose platform is locked."""
-
-    def __init__(self, control_plane, name: str, allowed) -> None:
-        self.control_plane, self.name = control_plane, name
-        control_plane.kubectl("create", "namespace", name)
-        values = {
-            "platform": {"locked": True, "allowed": allowed},
-            "priorityClasses": {"create": False},
-        }
-        kept = rendered(values, namespace=name)
-        self.policies = [
-            full_name for kind, full_name in kept if kind == f"{POLICY}Binding"
-        ]
-        self.apply(*kept.values())
-        for account in ACCOUNTS[1:]:
-            self.control_plane.kubectl("-n", name, "create", "sa", account)
-        bad = pods_of(job(serviceAccounts={"job": "nobody"}), name)["worker"]
-        wait_until("the lock is in force", lambda: self.refusal(bad), seconds=60)
-
-    def apply(self, *found) -> None:
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(found)})
-        self.control_plane.kubectl("-n", self.name, "apply", "-f-", text=text)
-
-    def kubectl(self, *arguments: str, text: str = "", token: str = ""):
-        """Call as the administrator, or as whoever has that token."""
-        program = self.control_plane.state / "bin" / "kubectl"
-        config = self.control_plane.kubeconfig
-        if token:
-            whole = json.loads(
-                self.control_plane.kubectl("config", "view", "--raw", "-ojson")
-            )
-            whole["users"][0]["user"] = {"token": token}
-            config = self.control_plane.state / "token.kubeconfig"
-            config.write_text(json.dumps(whole))
-        return subprocess.run(
-            [program, f"--kubeconfig={config}", "-n", self.name, *arguments],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def refusal(self, made, *, token: str = "") -> str:
-        """Return why the object would not be made; empty where it would."""
-        words = ["create", "--dry-run=server", "-f-"]
-        done = self.kubectl(*words, text=json.dumps(made), token=token)
-        return done.stderr if done.returncode else ""
-
-    def close(self) -> None:
-        for name in self.policies:
-            for kind in (f"{POLICY}Binding", POLICY):
-                self.control_plane.kubectl("delete", kind, name)
-        self.control_plane.kubectl("delete", "namespace", self.name, "--wait=false")
-
-
-def pods_of(values, namespace):
-    """Return what the master and Kubernetes make of values: by role, `job` the Job."""
-    found = rendered(values, namespace=namespace)
-    templates = config_map(found)
-    made = {"job": of_kind(found, "Job")}
-    made["master"] = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        **of_kind(found, "Job")["spec"]["template"],
-    }
-    name = f"elasticdl-{values['job']['name']}"
-    made["master"]["metadata"] |= {"name": f"{name}-master-abcde"}
-    share = values["job"].get("worker", {}).get("priority")
-    for role in (Role.PS, Role.WORKER):
-        launch = Launch(
-            key=ReplicaKey(role, 0),
-            generation=1,
-            cpu=1.0,
-            memory="64Mi",
-            priority="elasticdl-low" if isinstance(share, float) else "",
-            grace_seconds=15.0,
-        )
-        owner = {"name": name, "uid": "1"}
-        text = json.dumps(templates[f"{role}.yaml"])
-        made[str(role)] = stamp(text, launch, job=values["job"]["name"], owner=owner)
-    board = found.get(("Deployment", f"{name}-tensorboard"))
-    if board:
-        made["tensorboard"] = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            **board["spec"]["template"],
-        }
-        made["tensorboard"]["metadata"] |= {"generateName": f"{name}-tensorboard-"}
-    text = {key: json.dumps(tree) for key, tree in templates.items()}
-    about = {"metadata": {"name": name, "uid": "1"}, "data": text}
-    name = values["job"]["name"]
-    made["audit"] = errand_pod(about, name, "audit", lambda folder: ["audit"])
-    return made
-
-
-@pytest.fixture(scope="module")
-def locked(control_plane, priority_classes):
-    control_plane.kubectl("create", "namespace", "classes")
-    for name in CLASSES:
-        control_plane.kubectl("create", "priorityclass", name, "--value=7")
-    one = Locked(control_plane, "locked", {})
-    yield one
-    one.close()
-
-
-@pytest.fixture(scope="module")
-def lenient(control_plane, locked):
-    one = Locked(control_plane, "lenient", ALLOWED)
-    yield one
-    one.close()
-
-
-def named(**keys):
-    """Return the values of job `digits` with these keys of the chart or of `job`."""
-    tree = job(**{k: v for k, v in keys.items() if k != "job"})
-    return merged(tree, {"job": keys.get("job", {})})
-
-
-def of_role(role, **keys):
-    return named(pods={role: keys})
-
-
-def container(**keys):
-    return {"name": "extra", "image": "x", **keys}
-
 
 OWN_SECRETS = "elasticdl-digits-token or elasticdl-digits-ca"
 SECRET = {"secretKeyRef": {"name": "warehouse", "key": "a"}}
@@ -369,6 +220,18 @@ REFUSED = {
         "got the priority class `production`, expected elasticdl-high or elasticdl-",
         False,
     ),
+    "a class of a queue": (
+        named(commonLabels={"kueue.x-k8s.io/priority-class": "batch"}),
+        "job",
+        "got the class `batch` of a queue, expected elasticdl-high or elasticdl-low;",
+        True,
+    ),
+    "a class of a queue for a worker": (
+        of_role("worker", labels={"kueue.x-k8s.io/priority-class": "production"}),
+        "worker",
+        "got the class `production` of a queue, expected elasticdl-high or",
+        False,
+    ),
     "the cluster's default priority": (
         named(job={"worker": {"priority": ""}}),
         "worker",
@@ -457,18 +320,53 @@ def test_a_lock_takes_pods_whose_account_brings_secrets_to_pull_with(locked):
     shift.close()
 
 
-def test_a_kind_of_volume_that_is_allowed_brings_no_foreign_secret(locked):
-    allowed = {"volumes": ["azureFile", "iscsi"]}
-    shares = Locked(locked.control_plane, "shares", allowed)
-    for source in (
-        {"azureFile": {"secretName": "cluster", "shareName": "s"}},
-        {"iscsi": {"targetPortal": "a:1", "iqn": "iqn.2001-04.example:a", "lun": 0,
-                   "chapAuthSession": True, "secretRef": {"name": "cluster"}}},
-    ):  # fmt: skip
+CLAIM = {
+    "accessModes": ["ReadWriteOnce"],
+    "resources": {"requests": {"storage": "1Gi"}},
+}
+
+
+def brought(**source):
+    return {"ephemeral": {"volumeClaimTemplate": {"spec": {**CLAIM, **source}}}}
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"azureFile": {"secretName": "cluster", "shareName": "s"}}, "Secrets"),
+        ({"iscsi": {"targetPortal": "a:1", "iqn": "iqn.2001-04.example:a", "lun": 0,
+                    "chapAuthSession": True, "secretRef": {"name": "cluster"}}},
+         "Secrets"),
+        ({"csi": {"driver": "smb.csi.k8s.io",
+                  "volumeAttributes": {"source": "//s/d", "secretName": "cluster"}}},
+         "Secrets"),
+        ({"cinder": {"volumeID": "a", "secretRef": {"name": "cluster"}}}, "Secrets"),
+        (brought(dataSource={"kind": "PersistentVolumeClaim", "name": "cluster"}),
+         "claims"),
+        (brought(dataSourceRef={"kind": "PersistentVolumeClaim", "name": "cluster"}),
+         "claims"),
+        (brought(volumeName="cluster"), "claims"),
+    ],
+    ids=["azureFile", "iscsi", "csi", "cinder", "a copy", "a reference", "a volume"],
+)  # fmt: skip
+def test_a_kind_of_volume_that_is_allowed_brings_nothing_foreign(shares, source, said):
+    values = of_role("worker", volumes=[{"name": "n", **source}])
+    refusal = shares.refusal(pods_of(values, shares.name)["worker"])
+    assert f"got the {said} cluster, expected" in refusal
+
+
+def test_a_claim_of_its_own_is_taken_where_that_kind_is_allowed(shares):
+    for source in (brought(), brought(dataSource=None, volumeName="")):
         values = of_role("worker", volumes=[{"name": "n", **source}])
-        refusal = shares.refusal(pods_of(values, shares.name)["worker"])
-        assert "got the Secrets cluster, expected" in refusal
-    shares.close()
+        assert not shares.refusal(pods_of(values, shares.name)["worker"])
+
+
+@pytest.fixture(scope="module")
+def shares(locked):
+    allowed = {"volumes": ["azureFile", "cinder", "csi", "ephemeral", "iscsi"]}
+    one = Locked(locked.control_plane, "shares", allowed)
+    yield one
+    one.close()
 
 
 def example_with_board():
@@ -487,113 +385,3 @@ def test_pods_that_are_no_jobs_are_left_alone(locked):
         },
     }
     assert not locked.refusal(pod)
-
-
-# -- masters --------------------------------------------------------------------------
-
-
-def master_token(locked, name, *, run="", account="elasticdl-master"):
-    """Return the token of a master's pod, which is made as its Job would."""
-    base = f"elasticdl-{name}-master-{run}"[:58]
-    pod = pods_of(named(job={"name": name}), locked.name)["master"]
-    number = f"{next(_numbers):05d}".replace("0", "x")
-    pod["metadata"]["name"] = f"{base}{number}"
-    pod["spec"] |= {"serviceAccountName": account, "priorityClassName": "batch"}
-    done = locked.kubectl("create", "-f-", "-ojson", text=json.dumps(pod))
-    assert not done.returncode, done.stderr
-    uid = json.loads(done.stdout)["metadata"]["uid"]
-    bound = [f"--bound-object-name={base}{number}", f"--bound-object-uid={uid}"]
-    words = ["create", "token", account, "--bound-object-kind=Pod", *bound]
-    done = locked.kubectl(*words)
-    assert not done.returncode, done.stderr
-    return done.stdout.strip()
-
-
-def replica(locked, name, role="worker"):
-    return pods_of(named(job={"name": name}), locked.name)[role]
-
-
-def shown(name, end="-status"):
-    metadata = {"name": f"elasticdl-{name}{end}"}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-
-
-def annotate(locked, token, what):
-    words = ["annotate", "--dry-run=server", what, "a=b"]
-    done = locked.kubectl(*words, token=token)
-    return done.stderr if done.returncode else ""
-
-
-OWN = "a master touches its own job alone"
-
-
-@pytest.mark.parametrize(
-    ("mine", "run", "others"),
-    [
-        ("a", "", ["b", "a-master", "a-1", "aa"]),
-        ("a", "7-", ["b", "a-master-7", "a-7"]),
-        ("a-master-7", "", ["a", "a-master", "master-7"]),
-        ("a", "", ["a-master-7"]),
-        # Kubernetes cuts the names of their pods.
-        ("n" * 39, "12-", ["n" * 38, "n" * 40]),
-        ("n" * 46, "", ["n" * 45, f"{'n' * 40}-m", "n" * 40]),
-    ],
-)
-def test_a_master_makes_pods_of_its_own_job_alone(lenient, mine, run, others):
-    token = master_token(lenient, mine, run=run)
-    for role in ("ps", "worker"):
-        assert not lenient.refusal(replica(lenient, mine, role), token=token)
-    assert not lenient.refusal(shown(mine), token=token)
-    assert not lenient.refusal(shown(mine, "-history"), token=token)
-    for other in others:
-        assert OWN in lenient.refusal(replica(lenient, other), token=token), other
-        assert OWN in lenient.refusal(shown(other), token=token), other
-
-
-def test_a_master_makes_no_pod_that_is_no_replica(lenient):
-    token = master_token(lenient, "a")
-    master = replica(lenient, "a", "master")
-    assert "expected a PS or a worker of its job" in lenient.refusal(
-        master, token=token
-    )
-    named_otherwise = replica(lenient, "a")
-    named_otherwise["metadata"]["name"] = "web"
-    assert "expected a PS or a worker of its job" in lenient.refusal(
-        named_otherwise, token=token
-    )
-    without_labels = replica(lenient, "a")
-    without_labels["metadata"]["labels"] = {}
-    without_labels["spec"]["serviceAccountName"] = "cluster-owner"
-    assert "got the service account cluster-owner" in lenient.refusal(
-        without_labels, token=token
-    ) or OWN in lenient.refusal(without_labels, token=token)
-
-
-def test_a_master_deletes_and_changes_what_is_of_its_own_job_alone(lenient):
-    mine, other = master_token(lenient, "x"), master_token(lenient, "y")
-    pod = replica(lenient, "x")
-    pod["spec"]["priorityClassName"] = "batch"
-    del pod["metadata"]["ownerReferences"]  # an owner that is not there takes it along
-    work = pods_of(named(job={"name": "x"}), lenient.name)["job"]
-    work["spec"] |= {"suspend": True}
-    lenient.apply(pod, work, shown("x", ""), shown("x"))
-    delete = ["delete", "--dry-run=server", f"pod/{pod['metadata']['name']}"]
-    things = ["cm/elasticdl-x", "cm/elasticdl-x-status", "job/elasticdl-x-master"]
-    # kubectl reads what it changes: rights that a master does not need are given here.
-    words = ["create", "rolebinding", "reader", "--clusterrole=view"]
-    lenient.kubectl(*words, f"--serviceaccount={lenient.name}:elasticdl-master")
-    for thing in things:
-        assert not annotate(lenient, mine, thing), thing
-        assert OWN in annotate(lenient, other, thing), thing
-    assert not lenient.kubectl(*delete, token=mine).stderr
-    assert OWN in lenient.kubectl(*delete, token=other).stderr
-    lenient.apply({**pod, "metadata": {"name": "web", "labels": {"app": "web"}}})
-    delete[-1] = "pod/web"
-    assert OWN in lenient.kubectl(*delete, token=mine).stderr
-
-
-def test_a_token_of_no_pod_is_no_masters(lenient):
-    done = lenient.kubectl("create", "token", "elasticdl-master")
-    assert not done.returncode, done.stderr
-    refusal = lenient.refusal(shown("a"), token=done.stdout.strip())
-    assert "got a call of the master in pod ``, expected that of job `a`" in refusal
