@@ -119,18 +119,19 @@ def write_training(
     folder.mkdir(parents=True, exist_ok=True)
     with embedded.working(folder) as connection:
         parts = split.divide(connection, staged.relation, staged.schema, division)
-        sides = {"training": (staged, parts.training)}
+        sides = {"training": (parts.rows, staged.schema, parts.training)}
+        whole: tuple[Staged, ...] = (staged,)
         if validation is not None:
-            sides["validation"] = (validation, split.ALL)
+            whole = (staged, validation)
+            sides["validation"] = (validation.relation, validation.schema, split.ALL)
         elif parts.validation != split.NONE:
-            sides["validation"] = (staged, parts.validation)
-        whole = tuple(dict.fromkeys(one for one, _ in sides.values()))
+            sides["validation"] = (parts.rows, staged.schema, parts.validation)
         for one in whole:
             _refuse_null(connection, one, label)
             _refuse_fractions(connection, one, label)
             _refuse_infinite(connection, one, columns, label.column)
             _refuse_texts(connection, one, columns)
-        classes = _classes(connection, staged, parts.training, whole, label)
+        classes = _classes(connection, parts, whole, label)
         if len(classes) == 1:
             raise DataError(
                 f"the label `{label.column}` has one value alone, there is nothing to "
@@ -138,9 +139,9 @@ def write_training(
             )
         coded = _label(label, classes)
         counts = {"training": 0, "validation": 0}
-        for side, (one, condition) in sides.items():
-            made = [*(settled(column, one.schema) for column in columns), coded]
-            query = f"SELECT {', '.join(made)} FROM {one.relation} WHERE {condition}"
+        for side, (rows, schema, condition) in sides.items():
+            made = [*(settled(column, schema) for column in columns), coded]
+            query = f"SELECT {', '.join(made)} FROM {rows} WHERE {condition}"
             counts[side] = _write(connection, query, folder / side)
     if not counts["training"]:
         raise DataError(
@@ -374,8 +375,7 @@ def _refuse_fractions(connection: Any, staged: Staged, label: LabelPlan) -> None
 
 def _classes(
     connection: Any,
-    staged: Staged,
-    training: str,
+    parts: split.Division,
     whole: tuple[Staged, ...],
     label: LabelPlan,
 ) -> tuple[Entry, ...]:
@@ -385,7 +385,7 @@ def _classes(
     value = _class_value(label)
     counted = dict(
         connection.execute(
-            f"SELECT {value} AS v, count(*) FROM {staged.relation} WHERE {training} "
+            f"SELECT {value} AS v, count(*) FROM {parts.rows} WHERE {parts.training} "
             f"GROUP BY 1 LIMIT {_MOST_CLASSES + 1}"
         ).fetchall()
     )
