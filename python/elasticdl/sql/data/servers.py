@@ -219,7 +219,7 @@ class Server:
         aside = _aside(last)
         asked = self._engine.driver == types_postgresql.DRIVER
         if not asked:
-            came = tables.decimals_of(came)
+            came = tables.kept_of(came)
         columns = tables.columns(parquet, self.engine, came)
         table = Table(aside, MetaData(), *columns, schema=schema or None)
         written = 0
