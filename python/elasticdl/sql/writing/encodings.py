@@ -54,6 +54,7 @@ _TAKEN = {
     *("inputs", "numbers", "embedding_dim", "model", "encode", "summed"),
     *("own", "checked", "refuse_logits"),
     *("NULL_INTEGER", "NULL_TEXT", "FOLDER", "VOCABULARIES", "CLASSES", "OUTPUTS"),
+    "THRESHOLDS",
     *("keras", "layers", "np", "ops", "tf", "Path", "len", "float", "int"),
 }
 CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)
