@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import DataError
-from elasticdl.sql.data import embedded, split
+from elasticdl.sql.data import embedded, places, split
 from elasticdl.sql.data.source import (
     BLANKS,
     as_double,
@@ -139,6 +139,8 @@ def write_training(
             )
         coded = _label(label, classes)
         counts = {"training": 0, "validation": 0}
+        rows, order = _mixed(connection, parts.rows, staged.schema, label)
+        sides["training"] = (rows, staged.schema, f"{parts.training} {order}")
         for side, (rows, schema, condition) in sides.items():
             made = [*(settled(column, schema) for column in columns), coded]
             query = f"SELECT {', '.join(made)} FROM {rows} WHERE {condition}"
@@ -149,6 +151,19 @@ def write_training(
             "training; expected more rows, or a smaller validation.fraction"
         )
     return Shards(folder, counts["training"], counts["validation"], classes)
+
+
+def _mixed(
+    connection: Any, rows: str, schema: Schema, label: LabelPlan
+) -> tuple[str, str]:
+    """Return what stands behind FROM, and an order that mixes rows where it must."""
+    with_place, place = places.with_place(rows, schema)
+    number = f"CAST({identifier(label.column)} AS DOUBLE)"
+    if label.head is not Head.NUMBER:
+        number = f"CAST(hash({_class_value(label)}) % 1_000_003 AS DOUBLE)"
+    if places.are_ordered(connection, with_place, place, number):
+        return with_place, f"ORDER BY hash({place})"
+    return rows, ""
 
 
 def write_prediction(

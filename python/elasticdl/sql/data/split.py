@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticdl.errors import DataError
+from elasticdl.sql.data.places import with_place
 from elasticdl.sql.data.source import identifier
 from elasticdl.sql.plan import Column, Kind, Schema, SplitPlan
 
@@ -28,7 +29,6 @@ _GROUPS = 65_536
 # deviation of 0.006 where all differ. A few copies stay together.
 _MOST_EQUAL = 1.1
 _SPLIT_ELSEWISE = "split_elsewise"  # Table of the places of such rows.
-_PLACE = "file_row_number"  # Of a row of Parquet, by the engine.
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,7 @@ def _by_hash(connection: Any, rows: str, schema: Schema, fraction: float) -> Div
     condition = _share(number, fraction)
     if not _are_many_equal(connection, rows, number):
         return Division(f"NOT ({condition})", condition, rows)
-    place = _PLACE
-    if any(column.name.lower() == _PLACE for column in schema.columns):
-        # A user's column hides it: one is made, of a name that is none of theirs.
-        place = identifier("place of " + max((c.name for c in schema.columns), key=len))
-        rows = f"(SELECT *, row_number() OVER () AS {place} FROM {rows})"
+    rows, place = with_place(rows, schema)
     counted = (
         f"SELECT place, h, row_number() OVER (PARTITION BY h ORDER BY place) AS k "
         f"FROM (SELECT {place} AS place, {number} AS h FROM {rows})"
