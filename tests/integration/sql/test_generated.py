@@ -355,6 +355,17 @@ def test_a_common_value_that_keras_has_for_unseen_ones_has_its_own_entry(
     assert ids.argmax(axis=1).tolist() == [1, 2, 0]
 
 
+def test_a_text_that_ends_in_nul_is_another_one(tmp_path: Path) -> None:
+    """It was taken for an unseen value, and the text without NUL for it."""
+    (ids,) = _trained(
+        "SELECT 'a' || chr((i % 2)::INTEGER) AS c, i % 2 AS y FROM range(90) t(i)",
+        "VOCABULARIZE(c)",
+        tmp_path,
+        c=[["a\0"], ["a\1"], ["a"]],
+    )
+    assert ids.argmax(axis=1).tolist() == [1, 2, 0]
+
+
 def test_numbers_of_an_array_that_is_a_category_too_have_0_for_null(
     tmp_path: Path,
 ) -> None:
