@@ -222,8 +222,9 @@ def _run_here(values: ValuesFile, environ: dict[str, str], jobs: Path) -> JobRep
     """Run a job to its end. Raises JobError unless it succeeded."""
     from elasticdl import client
 
-    values = client.with_free_name(values, jobs)
-    launcher = client.launch(values, environ=environ, jobs_dir=jobs, restart=True)
+    launcher = client.launch(
+        values, environ=environ, jobs_dir=jobs, restart=True, free_name=True
+    )
     try:
         while (outcome := launcher.wait(_WAIT_SECONDS)) is None:
             for notice in launcher.take_notices():
@@ -238,7 +239,8 @@ def _run_here(values: ValuesFile, environ: dict[str, str], jobs: Path) -> JobRep
         return report
     why = in_one_line(report.message if report is not None else outcome.message)
     logs = launcher.job_dir.logs_dir
-    raise JobError(f"job {values.job.name} did not succeed: {why} (logs: {logs})")
+    name = launcher.spec.name
+    raise JobError(f"job {name} did not succeed: {why} (logs: {logs})")
 
 
 def _text(answer: Answer) -> str:
