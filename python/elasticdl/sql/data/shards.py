@@ -132,11 +132,7 @@ def write_training(
             _refuse_infinite(connection, one, columns, label.column)
             _refuse_texts(connection, one, columns)
         classes = _classes(connection, parts, whole, label)
-        if len(classes) == 1:
-            raise DataError(
-                f"the label `{label.column}` has one value alone, there is nothing to "
-                "tell apart; expected two or more"
-            )
+        _refuse_one_class(label, classes)
         coded = _label(label, classes)
         counts = {"training": 0, "validation": 0}
         rows, order = _mixed(connection, parts.rows, staged.schema, label)
@@ -151,6 +147,22 @@ def write_training(
             "training; expected more rows, or a smaller validation.fraction"
         )
     return Shards(folder, counts["training"], counts["validation"], classes)
+
+
+def _refuse_one_class(label: LabelPlan, classes: tuple[Entry, ...]) -> None:
+    """Raise DataError where training rows have nothing to tell apart."""
+    if len(classes) == 1:
+        raise DataError(
+            f"the label `{label.column}` has one value alone, there is nothing to "
+            "tell apart; expected two or more"
+        )
+    there = [entry for entry in classes if entry.count]
+    if len(there) == 1:
+        raise DataError(
+            f"all {there[0].count:,} training rows have the label `{label.column}` = "
+            f"{there[0].value}, and validation rows the others; expected two values "
+            "or more: divide the rows otherwise, or select more of them"
+        )
 
 
 def _mixed(

@@ -6,6 +6,7 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from elasticdl.errors import DataError
 from elasticdl.sql.data import embedded, shards, split
 from elasticdl.sql.data.shards import Staged
 from elasticdl.sql.data.source import open_source
@@ -140,3 +141,22 @@ def test_single_numbers_divide_rows_as_their_digits_do(tmp_path):
             for condition, kind in zip(conditions, ("FLOAT", "DOUBLE"), strict=True)
         )
         assert single == double
+
+
+@pytest.mark.parametrize("division", [SplitPlan(key="y"), SplitPlan(order="x")])
+def test_training_rows_of_one_class_are_refused(tmp_path, division):
+    """The model said that class of everything, and was kept."""
+    source = open_source("")
+    with source.rows("SELECT i AS x, i // 8 AS y FROM range(10) t(i)") as rows:
+        one = Staged(tmp_path / "s.parquet", rows.schema, 10)
+        rows.write(one.path)
+    with pytest.raises(
+        DataError, match="all [0-9]+ training rows have the label `y` ="
+    ):
+        shards.write_training(
+            one,
+            tmp_path / "shards",
+            columns=(ColumnPlan("x", "x", Stored.FLOAT),),
+            label=LABEL,
+            division=division,
+        )
