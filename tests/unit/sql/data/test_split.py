@@ -150,9 +150,7 @@ def test_training_rows_of_one_class_are_refused(tmp_path, division):
     with source.rows("SELECT i AS x, i // 8 AS y FROM range(10) t(i)") as rows:
         one = Staged(tmp_path / "s.parquet", rows.schema, 10)
         rows.write(one.path)
-    with pytest.raises(
-        DataError, match="all [0-9]+ training rows have the label `y` ="
-    ):
+    with pytest.raises(DataError, match="training rows have the label `y` ="):
         shards.write_training(
             one,
             tmp_path / "shards",
