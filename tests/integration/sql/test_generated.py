@@ -463,6 +463,29 @@ def test_the_auc_of_rare_positives_is_that_of_their_order(tmp_path: Path) -> Non
         assert float(metric.result()) == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_numbers_are_encoded_with_all_digits_where_the_model_has_16_bits(
+    policy: str, tmp_path: Path
+) -> None:
+    """Of thirty years three were left, and of amounts none that is a number."""
+    keras.config.set_dtype_policy(policy)
+    try:
+        years, *amounts = _trained(
+            "SELECT 1990 + i % 30 AS year, i * 1000.5 AS pay, i % 2 AS y "
+            "FROM range(600) t(i)",
+            "NORMALIZE(year), STANDARDIZE(pay), NORMALIZE(pay)",
+            tmp_path,
+            year=[1990 + i for i in range(30)],
+            pay=[i * 20_010.0 for i in range(30)],
+        )
+    finally:
+        keras.config.set_dtype_policy("float32")
+    np.testing.assert_allclose(years[:, 0], np.arange(30) / 29, atol=1e-6)
+    for one in amounts:
+        steps = np.diff(one[:, 0])
+        np.testing.assert_allclose(steps, steps.mean(), rtol=1e-4)
+
+
 @pytest.mark.parametrize("label", ["income", "grade", "pay"])
 def test_predictions_have_all_digits_where_the_model_computes_with_16_bits(
     label: str, tmp_path: Path

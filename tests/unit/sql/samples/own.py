@@ -56,7 +56,7 @@ def filled(x, mean):
 
 def standardized(x, mean, variance):
     """Return (x - mean) / standard deviation; NULL is taken for the mean."""
-    return layers.Rescaling(variance**-0.5)(filled(x, mean) - mean)
+    return layers.Rescaling(variance**-0.5, dtype="float32")(filled(x, mean) - mean)
 
 
 def looked_up(x, vocabulary):
