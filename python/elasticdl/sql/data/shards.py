@@ -131,8 +131,7 @@ def write_training(
             _refuse_fractions(connection, one, label)
             _refuse_infinite(connection, one, columns, label.column)
             _refuse_texts(connection, one, columns)
-        classes = _classes(connection, parts, whole, label)
-        _refuse_one_class(label, classes)
+        classes = _classes(connection, whole, label)
         coded = _label(label, classes)
         counts = {"training": 0, "validation": 0}
         rows, order = _mixed(connection, parts.rows, staged.schema, label)
@@ -141,21 +140,18 @@ def write_training(
             made = [*(settled(column, schema) for column in columns), coded]
             query = f"SELECT {', '.join(made)} FROM {rows} WHERE {condition}"
             counts[side] = _write(connection, query, folder / side)
-    if not counts["training"]:
-        raise DataError(
-            f"the query has {staged.num_rows} rows, and none of them is left for "
-            "training; expected more rows, or a smaller validation.fraction"
-        )
+        if not counts["training"]:
+            raise DataError(
+                f"the query has {staged.num_rows} rows, and none of them is left for "
+                "training; expected more rows, or a smaller validation.fraction"
+            )
+        classes = _counted(connection, folder / "training", classes)
+        _refuse_one_class(label, classes)
     return Shards(folder, counts["training"], counts["validation"], classes)
 
 
 def _refuse_one_class(label: LabelPlan, classes: tuple[Entry, ...]) -> None:
     """Raise DataError where training rows have nothing to tell apart."""
-    if len(classes) == 1:
-        raise DataError(
-            f"the label `{label.column}` has one value alone, there is nothing to "
-            "tell apart; expected two or more"
-        )
     there = [entry for entry in classes if entry.count]
     if len(there) == 1:
         raise DataError(
@@ -401,38 +397,50 @@ def _refuse_fractions(connection: Any, staged: Staged, label: LabelPlan) -> None
 
 
 def _classes(
-    connection: Any,
-    parts: split.Division,
-    whole: tuple[Staged, ...],
-    label: LabelPlan,
+    connection: Any, whole: tuple[Staged, ...], label: LabelPlan
 ) -> tuple[Entry, ...]:
-    """Return the label's values in ascending order with their counts in training."""
+    """Return the label's values in ascending order, not counted yet."""
     if label.head is Head.NUMBER:
         return ()
     value = _class_value(label)
-    counted = dict(
-        connection.execute(
-            f"SELECT {value} AS v, count(*) FROM {parts.rows} WHERE {parts.training} "
-            f"GROUP BY 1 LIMIT {_MOST_CLASSES + 1}"
-        ).fetchall()
-    )
-    if len(counted) > _MOST_CLASSES:
+    if label.classes:
+        known = tuple(Entry(_plain(one), 0) for one in label.classes)
+        for one in whole:
+            _refuse_unknown(connection, one, label, known, behind=_EARLY)
+        return known
+    there: set[Any] = set()
+    for one in whole:
+        found = connection.execute(
+            f"SELECT DISTINCT {value} FROM {one.relation} LIMIT {_MOST_CLASSES + 1}"
+        )
+        there |= {value for (value,) in found.fetchall()}
+    if len(there) > _MOST_CLASSES:
         raise DataError(
             f"the label `{label.column}` has more than {_MOST_CLASSES:,} different "
             "values; expected a class, or a fraction for a regressor: CAST it to DOUBLE"
         )
-    if label.classes:
-        known = tuple(
-            Entry(_plain(one), counted.get(_plain(one), 0)) for one in label.classes
+    if len(there) == 1:
+        raise DataError(
+            f"the label `{label.column}` has one value alone, there is nothing to "
+            "tell apart; expected two or more"
         )
-        for one in whole:
-            _refuse_unknown(connection, one, label, known, behind=_EARLY)
-        return known
-    for one in whole:
-        found = connection.execute(f"SELECT DISTINCT {value} FROM {one.relation}")
-        for (other,) in found.fetchall():
-            counted.setdefault(other, 0)
-    return tuple(Entry(one, counted[one]) for one in sorted(counted))
+    return tuple(Entry(one, 0) for one in sorted(there))
+
+
+def _counted(
+    connection: Any, training: Path, classes: tuple[Entry, ...]
+) -> tuple[Entry, ...]:
+    """Return classes with their counts over training rows, as the shards have them."""
+    if not classes:
+        return ()
+    found = connection.execute(
+        f"SELECT {LABEL_FEATURE}, count(*) FROM "
+        f"read_parquet({file_literal(training, '*.parquet')}) GROUP BY 1"
+    )
+    counts = dict(found.fetchall())
+    return tuple(
+        Entry(one.value, counts.get(place, 0)) for place, one in enumerate(classes)
+    )
 
 
 def _refuse_unknown(
