@@ -7,6 +7,7 @@ in a cluster is asked by the statements that say the same.
 from __future__ import annotations
 
 import argparse
+import secrets
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,7 +129,15 @@ def export(args: argparse.Namespace) -> int:
     version = _registry(args).find(args.model)
     if args.folder.exists():
         raise JobError(f"{args.folder}: is there already, expected a folder to be made")
-    shutil.copytree(version.export_dir, args.folder)
+    # Whoever serves what is there must not see half of it.
+    aside = args.folder.with_name(f".{args.folder.name}.{secrets.token_hex(4)}")
+    try:
+        shutil.copytree(version.export_dir, aside)
+        aside.rename(args.folder)
+    except OSError as error:  # as of a version that is dropped meanwhile
+        raise JobError(f"{args.folder}: cannot be copied: {error}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
     print(f"{version.reference} copied to {args.folder}")
     return ExitCode.OK
 

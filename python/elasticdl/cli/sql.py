@@ -272,9 +272,8 @@ def run_here(
 
     # A job's processes need no password of the source.
     environ = {k: v for k, v in args.environ.items() if k != names.ENV_SQL_URL}
-    values = client.with_free_name(values, args.jobs_dir)
     launcher = client.launch(
-        values, environ=environ, jobs_dir=args.jobs_dir, restart=True
+        values, environ=environ, jobs_dir=args.jobs_dir, restart=True, free_name=True
     )
     outcome = watch(launcher, console)
     report = outcome.report
@@ -283,7 +282,8 @@ def run_here(
     message = report.message if report is not None else outcome.message
     why = in_one_line(formatting.without_trace(message)) or "it was stopped"
     logs = formatting.path(launcher.job_dir.logs_dir)
-    raise JobError(f"job {values.job.name} did not succeed: {why} (logs: {logs})")
+    name = launcher.spec.name
+    raise JobError(f"job {name} did not succeed: {why} (logs: {logs})")
 
 
 def show(answer: Answer) -> None:

@@ -12,7 +12,6 @@ Must not print, nor read the environment.
 """
 
 from elasticdl.client.handle import JobHandle, JobView
-from elasticdl.client.local.folder import with_free_name
 from elasticdl.client.local.job import LocalJob, find, list_jobs
 from elasticdl.client.local.launcher import Launcher, LaunchOutcome, launch
 from elasticdl.client.scaling import Scaled, Scaling
@@ -30,5 +29,4 @@ __all__ = [
     "find",
     "launch",
     "list_jobs",
-    "with_free_name",
 ]

@@ -150,6 +150,7 @@ def _head(
         named.append(f"from {module} import {name}")
     lines += [*sorted(named, key=str.lower), ""]
     lines += _constants(plan, statistics, writer, places, used)
+    lines += _thresholds(plan, statistics)
     return "\n".join(lines)
 
 
@@ -182,6 +183,11 @@ def _constants(
     outputs = _num_outputs(plan, statistics)
     lines.append(f"OUTPUTS = {outputs}")
     return lines
+
+
+def _thresholds(plan: TrainPlan, statistics: Statistics) -> list[str]:
+    chosen = metrics_of.chosen(head(plan, statistics), plan.metrics)
+    return [metrics_of.THRESHOLDS] if metrics_of.needs_thresholds(chosen) else []
 
 
 def _classes(plan: TrainPlan, statistics: Statistics) -> list[Any]:
@@ -292,9 +298,7 @@ def _compile(plan: TrainPlan, statistics: Statistics) -> str:
     name = OPTIMIZERS[plan.optimizer][0]
     options = {"learning_rate": 0.001, **dict(plan.optimizer_params)}
     given = ", ".join(f"{key}={literal(value)}" for key, value in options.items())
-    allowed = metrics_of.ALLOWED_METRICS[what]
-    wanted = tuple(name for name in plan.metrics if name in allowed)
-    metrics = metrics_of.metrics(what, wanted)
+    metrics = metrics_of.metrics(metrics_of.chosen(what, plan.metrics))
     lines = [
         call("optimizer = keras.optimizers." + name, [given], indent=4),
         listing("metrics = ", metrics, indent=4),

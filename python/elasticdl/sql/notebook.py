@@ -170,7 +170,8 @@ def _state_of(view: JobView) -> str:
 
 def load_ipython_extension(ipython: Any) -> None:
     """`%load_ext elasticdl.sql.notebook` gives `%%elasticdl [--db URL] [-n NS]`."""
-    ipython.register_magic_function(magic, "line_cell", "elasticdl")
+    ipython.register_magic_function(line_magic, "line", "elasticdl")
+    ipython.register_magic_function(magic, "cell", "elasticdl")
 
 
 class _Line(argparse.ArgumentParser):
@@ -181,10 +182,17 @@ class _Line(argparse.ArgumentParser):
         raise SpecError(f"%%elasticdl: {message}; expected {usage}")
 
 
-def magic(line: str, cell: str | None = None) -> Answers:
-    """Run a cell's statements; a line alone is a statement itself."""
-    if cell is None:
-        return sql(line)
+def line_magic(line: str) -> Answers:
+    """Run a line, which is a statement itself."""
+    return sql(line)
+
+
+# Of IPython, which puts variables for `{name}` in a line: this one is the engine's.
+vars(line_magic)["_ipython_magic_no_var_expand"] = True
+
+
+def magic(line: str, cell: str) -> Answers:
+    """Run a cell's statements; the line has options."""
     parser = _Line("%%elasticdl", add_help=False, allow_abbrev=False)
     parser.add_argument("--db", default="")
     parser.add_argument("--models-dir", default="")
@@ -222,8 +230,9 @@ def _run_here(values: ValuesFile, environ: dict[str, str], jobs: Path) -> JobRep
     """Run a job to its end. Raises JobError unless it succeeded."""
     from elasticdl import client
 
-    values = client.with_free_name(values, jobs)
-    launcher = client.launch(values, environ=environ, jobs_dir=jobs, restart=True)
+    launcher = client.launch(
+        values, environ=environ, jobs_dir=jobs, restart=True, free_name=True
+    )
     try:
         while (outcome := launcher.wait(_WAIT_SECONDS)) is None:
             for notice in launcher.take_notices():
@@ -238,7 +247,8 @@ def _run_here(values: ValuesFile, environ: dict[str, str], jobs: Path) -> JobRep
         return report
     why = in_one_line(report.message if report is not None else outcome.message)
     logs = launcher.job_dir.logs_dir
-    raise JobError(f"job {values.job.name} did not succeed: {why} (logs: {logs})")
+    name = launcher.spec.name
+    raise JobError(f"job {name} did not succeed: {why} (logs: {logs})")
 
 
 def _text(answer: Answer) -> str:

@@ -116,9 +116,17 @@ def _about(*columns: ColumnPlan) -> Description:
     return Description(columns, label, Schema(()), "DNNRegressor")
 
 
-def _predicted(source: Source, select: str, folder: Path, target: str = "back") -> int:
+def _predicted(
+    source: Source,
+    select: str,
+    folder: Path,
+    target: str = "back",
+    said: list[str] | None = None,
+) -> int:
     """Run both parts of a PREDICT around a job that says 0.5 of each row."""
     session = _session(source, folder)
+    if said is not None:
+        session = replace(session, say=said.append)
     about = _about(ColumnPlan("n", "n", Stored.FLOAT))
     (statement,) = planning.read_statements(
         f"{select} TO PREDICT {target} USING m", source.engine
@@ -367,6 +375,35 @@ def test_decimals_of_mariadb_come_back_with_all_digits(tmp_path: Path) -> None:
         found = _run(source, told.format("back"))
         assert found == _run(source, told.format("prices"))
         assert found[0][1:] == ("12345678901234567890.0123456789", "1.50")
+        source.close()
+
+
+def test_times_of_mariadb_come_back_and_lost_digits_are_told(tmp_path: Path) -> None:
+    """Spans were whole numbers of microseconds; of a FLOAT there are 6 digits."""
+    with servers.mariadb(tmp_path / "server") as one:
+        source = open_source(one.url)
+        _run(
+            source,
+            "CREATE TABLE trips (n INT, x TIME(6), y FLOAT)",
+            "INSERT INTO trips VALUES (1, '-100:00:01.5', 16777217), "
+            "(2, '838:59:59', 0.1), (3, NULL, NULL), (4, '00:00:00', 1)",
+        )
+        (tmp_path / "p").mkdir()
+        said: list[str] = []
+        select = "SELECT n, x, CAST(y AS DOUBLE) AS y FROM trips"
+        assert _predicted(source, select, tmp_path / "p", said=said) == 4
+        assert said == []
+        told = "SELECT n, CAST(x AS CHAR), y + 0e0 FROM {} ORDER BY n"
+        found = _run(source, told.format("back"))
+        assert found == _run(source, told.format("trips"))
+        assert found[0][1:] == ("-100:00:01.500000", 16777216)
+        assert _run(source, "SHOW COLUMNS FROM back LIKE 'x'")[0][1] == "time(6)"
+        (tmp_path / "q").mkdir()
+        _predicted(source, "SELECT n, y FROM trips", tmp_path / "q", said=said)
+        assert said == [
+            "y: FLOAT, of which the server gives 6 digits: CAST it to DOUBLE to keep "
+            "every digit"
+        ]
         source.close()
 
 

@@ -19,20 +19,27 @@ from elasticdl.sql.running.session import Session
 from tests.unit.sql.ready import read, train
 
 
+@pytest.mark.parametrize(
+    ("amount", "count"), [("i // 1000", 40), ("CAST(i // 6000 AS DOUBLE)", 7)]
+)
 def test_amounts_that_begin_as_a_few_numbers_are_not_taken_for_classes(
-    session: Session, tmp_path: Path
+    session: Session, tmp_path: Path, amount: str, count: int
 ) -> None:
-    """Rows in the order of their label gave a class of each amount in silence."""
-    rows = "SELECT i AS x, i // 1000 AS amount FROM range(40_000) t(i)"
+    """Rows in the order of their label gave a class of each amount in silence.
+
+    Whole numbers of a DOUBLE are classes where they are 0 and 1 alone.
+    """
+    rows = f"SELECT i AS x, {amount} AS amount FROM range(40_000) t(i)"
     text = f"{rows} LABEL amount INTO m"
     with pytest.raises(StatementError) as caught:
         train(session, text, tmp_path)
     (problem,) = caught.value.problems
     assert text[problem.at.offset :].startswith("amount INTO")
-    assert "has 40 different numbers, of which the first rows had few" in str(problem)
+    told = f"has {count} different numbers, of which the first rows had few"
+    assert told in str(problem)
     named = f"{rows} TO TRAIN DNNClassifier LABEL amount INTO m"
     made = train(session, named, tmp_path / "named")
-    assert len(made.shards.classes) == 40
+    assert len(made.shards.classes) == count
 
 
 def test_long_texts_need_no_more_memory(

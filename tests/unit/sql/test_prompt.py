@@ -87,17 +87,31 @@ def test_the_package_is_a_function_in_python(tmp_path: Path) -> None:
 
 def test_the_cell_magic_takes_a_database(tmp_path: Path) -> None:
     db = tmp_path / "t.duckdb"
-    registered: dict[str, Any] = {}
-
-    class Shell:
-        def register_magic_function(self, function: Any, kind: str, name: str) -> None:
-            registered[name] = function
-
-    notebook.load_ipython_extension(Shell())
-    run = registered["elasticdl"]
+    run = _registered()["cell"]
     run(f"--db {db} --models-dir {tmp_path}", "CREATE TABLE t AS SELECT 7 AS a")
     found = run(f"--db {db} --models-dir {tmp_path}", "SELECT a FROM t")
     assert found.rows == ((7,),)
+
+
+def test_a_line_is_a_statement_that_ipython_puts_no_variables_into() -> None:
+    """For `{name}` in a SELECT it put the value of a variable of that name."""
+    run = _registered()["line"]
+    assert run("SELECT '{a}' AS a, '$a' AS b").rows == (("{a}", "$a"),)
+    # What its decorator `no_var_expand` sets.
+    assert vars(run)["_ipython_magic_no_var_expand"]
+
+
+def _registered() -> dict[str, Any]:
+    """Return the magics that IPython is given, by their kind."""
+    found: dict[str, Any] = {}
+
+    class Shell:
+        def register_magic_function(self, function: Any, kind: str, name: str) -> None:
+            assert name == "elasticdl"
+            found[kind] = function
+
+    notebook.load_ipython_extension(Shell())
+    return found
 
 
 def test_a_wrong_statement_raises_in_python(tmp_path: Path) -> None:

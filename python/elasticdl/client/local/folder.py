@@ -88,12 +88,17 @@ class PreparedJob:
     notice: str  # what the user should know of an earlier run; often empty
 
 
+class RunsAlreadyError(JobError):
+    """A job of that name runs."""
+
+
 def prepare(values: ValuesFile, jobs_dir: Path, *, restart: bool) -> PreparedJob:
     """Make the job's folder: values file, model code, nothing of an ended run.
 
     An unfinished job goes on; a finished one, an evaluation, or any with `restart` is
     moved aside.
-    Raises JobError when it runs already or another kind of job is unfinished there.
+    Raises RunsAlreadyError when it runs, JobError when another kind of job is
+    unfinished there.
     """
     spec = values.job
     job_dir = JobDir(jobs_dir / spec.name)
@@ -114,6 +119,14 @@ def prepare(values: ValuesFile, jobs_dir: Path, *, restart: bool) -> PreparedJob
         lock.release()
         raise
     return PreparedJob(spec, job_dir, lock, resumed, notice)
+
+
+def prepare_free(values: ValuesFile, jobs_dir: Path, *, restart: bool) -> PreparedJob:
+    """Do the same under a name as which none runs, also where others begin just now."""
+    while True:
+        free = with_free_name(values, jobs_dir)
+        with contextlib.suppress(RunsAlreadyError):
+            return prepare(free, jobs_dir, restart=restart)
 
 
 def with_free_name(values: ValuesFile, jobs_dir: Path) -> ValuesFile:
@@ -141,10 +154,10 @@ def _is_taken(job_dir: JobDir) -> bool:
     return inspect(job_dir) is Condition.RUNNING
 
 
-def _runs_already(job_dir: JobDir, spec: JobSpec) -> JobError:
+def _runs_already(job_dir: JobDir, spec: JobSpec) -> RunsAlreadyError:
     run = read_run(job_dir)
     pid = f" (pid {run.launcher_pid})" if run else ""
-    return JobError(
+    return RunsAlreadyError(
         f"job {spec.name} is already running{pid}; watch it with `elasticdl status "
         f"{spec.name}`, end it with `elasticdl stop {spec.name}`, or give this one "
         "another job.name"

@@ -66,6 +66,7 @@ def launch(
     environ: Mapping[str, str],
     jobs_dir: Path | None = None,
     restart: bool = False,
+    free_name: bool = False,
     command: CommandOf = role_command,
     timing: Timing | None = None,
 ) -> Launcher:
@@ -76,15 +77,18 @@ def launch(
         environ: Environment that all processes inherit, as `os.environ`.
         jobs_dir: Where jobs have their folders; default `~/.elasticdl/jobs`.
         restart: Move an unfinished job of that name aside instead of going on.
+        free_name: Put a number behind the job's name where one of that name runs, for
+            jobs whose names nobody chose.
         command: Command line of each role.
         timing: Patience with the master.
 
     Raises:
-        JobError: A job of that name runs already.
+        JobError: A job of that name runs already, unless it may have another one.
         PlatformError: The master's port is in use.
     """
     place = jobs_dir or Path(folder.DEFAULT_JOBS_DIR)
-    job = folder.prepare(values, place.expanduser().absolute(), restart=restart)
+    prepare = folder.prepare_free if free_name else folder.prepare
+    job = prepare(values, place.expanduser().absolute(), restart=restart)
     try:
         return Launcher(job, environ=environ, command=command, timing=timing)
     except BaseException:

@@ -9,7 +9,7 @@ import gc
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from elasticdl.sql.data import tables, types, types_postgresql
 from elasticdl.sql.plan import PREVIEW_ROWS, Column, Kind, Preview, Schema
 
 _BATCH_ROWS = 8192  # Rows on their way: a few MB, whatever the table's size.
-_MYSQL_DECIMAL = 246  # What its protocol calls the type.
+# What MySQL's protocol calls types.
+_MYSQL_DECIMAL, _MYSQL_FLOAT, _MYSQL_TIME = 246, 4, 11
 
 
 @dataclass(frozen=True)
@@ -46,22 +47,11 @@ class ServerRows:
         if self.stated:
             told = zip(names, self.stated, values, strict=True)
             return Schema(tuple(types_postgresql.column(*one) for one in told))
-        known = zip(names, values, self._decimals(), strict=True)
-        return Schema(tuple(self._column(*one) for one in known))
-
-    def _column(self, name: str, values: Sequence[Any], decimal: str) -> Column:
-        if decimal:
-            return Column(name, Kind.NUMBER, stated=decimal)
-        return types.of_values(name, values, spans=self.engine in tables.MYSQL)
-
-    def _decimals(self) -> list[str]:
-        """Return the type of each column of MySQL's decimals, "" for all others."""
-        if self.engine not in tables.MYSQL:
-            return [""] * len(self.described)
-        return [
-            types.exact_decimal(one[4], one[5]) if one[1] == _MYSQL_DECIMAL else ""
-            for one in self.described
-        ]
+        known = zip(names, values, self.described, strict=True)
+        if self.engine in tables.MYSQL:
+            return Schema(tuple(_of_mysql(*one) for one in known))
+        columns = (types.of_values(name, some, spans=False) for name, some, _ in known)
+        return Schema(tuple(columns))
 
     @cached_property
     def preview(self) -> Preview:
@@ -78,7 +68,7 @@ class ServerRows:
 
         columns = self.schema.columns
         kinds = [
-            (kept and types.decimal_type(pa, column))
+            (kept and types.kept_type(pa, column))
             or (
                 types_postgresql.arrow_type(pa, column)
                 if self.stated
@@ -113,6 +103,20 @@ class ServerRows:
                 file.write_batch(pa.record_batch(arrays, schema=schema))
                 written += len(rows)
         return written
+
+
+def _of_mysql(name: str, values: Sequence[Any], described: Sequence[Any]) -> Column:
+    """Return a column of MySQL's: some types are told by the server alone."""
+    code = described[1]
+    decimal = types.exact_decimal(*described[4:6]) if code == _MYSQL_DECIMAL else ""
+    if decimal:
+        return Column(name, Kind.NUMBER, stated=decimal)
+    found = types.of_values(name, values)
+    if code == _MYSQL_FLOAT and found.kind is Kind.NUMBER:
+        return replace(found, stated=types.SIX_DIGITS, rounded=True)
+    if code == _MYSQL_TIME and found.kind is Kind.TIME and not found.lost:
+        return replace(found, stated=types.SPAN)
+    return found
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from elasticdl.sql.data.source import (
     NO_COLUMNS,
     Answer,
     Described,
+    Held,
     failed,
     file_literal,
     identifier,
@@ -164,6 +165,10 @@ class Embedded:
         finally:
             self._give_up()
 
+    def held(self, name: str) -> Held | None:
+        with interrupts(self.connection):
+            return _held(self.connection, quoted(name))
+
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         with interrupts(self.connection):
             return self._put_table(name, parquet, came)
@@ -298,6 +303,25 @@ def _staged(column: str, kind: Any) -> str:
         f"THEN error({got} || CAST({name} AS VARCHAR) || {literal(expected)}) "
         f"ELSE CAST({name} AS {staged}) END AS {name}"
     )
+
+
+def _held(connection: Any, relation: str) -> Held | None:
+    duckdb = import_duckdb()
+    try:
+        found = connection.execute(f"DESCRIBE {relation}").fetchall()
+    except (duckdb.CatalogException, duckdb.BinderException):
+        return None
+    (count,) = connection.execute(f"SELECT count(*) FROM {relation}").fetchone()
+    return Held(tuple(one[0] for one in found), int(count))
+
+
+def held_in_file(path: Path) -> Held | None:
+    """Return what a Parquet or CSV file has; None if there is none."""
+    if not path.is_file():
+        return None
+    reader = "read_parquet" if path.suffix == ".parquet" else "read_csv"
+    with working(path.parent) as connection:
+        return _held(connection, f"(FROM {reader}({file_literal(path)}))")
 
 
 def like_those_of(path: Path) -> str:

@@ -21,6 +21,7 @@ from elasticdl.sql.data.source import (
     NO_COLUMNS,
     Answer,
     Described,
+    Held,
     failed,
     one_line,
     schema_or_none,
@@ -212,6 +213,28 @@ class Server:
                 connection.exec_driver_sql(statement)
             connection.rollback()
 
+    def held(self, name: str) -> Held | None:
+        import sqlalchemy
+        from sqlalchemy import exc
+
+        schema, _, last = name.rpartition(".")
+        try:
+            inspector = sqlalchemy.inspect(self._engine)
+            if not inspector.has_table(last, schema or None):
+                return None
+            names = [one["name"] for one in inspector.get_columns(last, schema or None)]
+            (count,) = self.execute(
+                f"SELECT count(*) FROM {self._place(schema, last)}", most_rows=1
+            ).rows[0]
+        except (exc.SQLAlchemyError, NotImplementedError) as error:
+            raise self._failed(error, f"table {name} cannot be read") from None
+        return Held(tuple(names), int(count))
+
+    def _place(self, schema: str, name: str) -> str:
+        """Return a table's name in the quotes of its engine."""
+        mark = self._engine.dialect.identifier_preparer.quote_identifier
+        return f"{mark(schema)}.{mark(name)}" if schema else str(mark(name))
+
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         from sqlalchemy import MetaData, Table, exc
 
@@ -219,7 +242,7 @@ class Server:
         aside = _aside(last)
         asked = self._engine.driver == types_postgresql.DRIVER
         if not asked:
-            came = tables.decimals_of(came)
+            came = tables.kept_of(came)
         columns = tables.columns(parquet, self.engine, came)
         table = Table(aside, MetaData(), *columns, schema=schema or None)
         written = 0
@@ -246,8 +269,7 @@ class Server:
     def _swap(self, aside: str, name: str, schema: str) -> list[str]:
         """Return the statements that put a table in the place of another one."""
         mark = self._engine.dialect.identifier_preparer.quote_identifier
-        place = f"{mark(schema)}." if schema else ""
-        new, there = place + mark(aside), place + mark(name)
+        new, there = self._place(schema, aside), self._place(schema, name)
         if self.engine not in tables.MYSQL:
             # MySQL alone renames two tables in one step and has no transaction here.
             renamed = f"ALTER TABLE {new} RENAME TO {mark(name)}"
@@ -257,7 +279,7 @@ class Server:
             # Else it refuses while a view names the table that is just away.
             rule = "PRAGMA legacy_alter_table"
             return [f"{rule}=ON", *swap, f"{rule}=OFF"]
-        old = place + mark(f"{aside}_old")
+        old = self._place(schema, f"{aside}_old")
         return [
             f"CREATE TABLE IF NOT EXISTS {there} LIKE {new}",
             f"RENAME TABLE {there} TO {old}, {new} TO {there}",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import DataError
-from elasticdl.sql.data import embedded, split
+from elasticdl.sql.data import embedded, places, split
 from elasticdl.sql.data.source import (
     BLANKS,
     as_double,
@@ -119,35 +119,59 @@ def write_training(
     folder.mkdir(parents=True, exist_ok=True)
     with embedded.working(folder) as connection:
         parts = split.divide(connection, staged.relation, staged.schema, division)
-        sides = {"training": (staged, parts.training)}
+        sides = {"training": (parts.rows, staged.schema, parts.training)}
+        whole: tuple[Staged, ...] = (staged,)
         if validation is not None:
-            sides["validation"] = (validation, split.ALL)
+            whole = (staged, validation)
+            sides["validation"] = (validation.relation, validation.schema, split.ALL)
         elif parts.validation != split.NONE:
-            sides["validation"] = (staged, parts.validation)
-        whole = tuple(dict.fromkeys(one for one, _ in sides.values()))
+            sides["validation"] = (parts.rows, staged.schema, parts.validation)
         for one in whole:
             _refuse_null(connection, one, label)
             _refuse_fractions(connection, one, label)
             _refuse_infinite(connection, one, columns, label.column)
             _refuse_texts(connection, one, columns)
-        classes = _classes(connection, staged, parts.training, whole, label)
-        if len(classes) == 1:
-            raise DataError(
-                f"the label `{label.column}` has one value alone, there is nothing to "
-                "tell apart; expected two or more"
-            )
+        classes = _classes(connection, whole, label)
         coded = _label(label, classes)
         counts = {"training": 0, "validation": 0}
-        for side, (one, condition) in sides.items():
-            made = [*(settled(column, one.schema) for column in columns), coded]
-            query = f"SELECT {', '.join(made)} FROM {one.relation} WHERE {condition}"
+        rows, order = _mixed(connection, parts.rows, staged.schema, label)
+        sides["training"] = (rows, staged.schema, f"{parts.training} {order}")
+        for side, (rows, schema, condition) in sides.items():
+            made = [*(settled(column, schema) for column in columns), coded]
+            query = f"SELECT {', '.join(made)} FROM {rows} WHERE {condition}"
             counts[side] = _write(connection, query, folder / side)
-    if not counts["training"]:
-        raise DataError(
-            f"the query has {staged.num_rows} rows, and none of them is left for "
-            "training; expected more rows, or a smaller validation.fraction"
-        )
+        if not counts["training"]:
+            raise DataError(
+                f"the query has {staged.num_rows} rows, and none of them is left for "
+                "training; expected more rows, or a smaller validation.fraction"
+            )
+        classes = _counted(connection, folder / "training", classes)
+        _refuse_one_class(label, classes)
     return Shards(folder, counts["training"], counts["validation"], classes)
+
+
+def _refuse_one_class(label: LabelPlan, classes: tuple[Entry, ...]) -> None:
+    """Raise DataError where training rows have nothing to tell apart."""
+    there = [entry for entry in classes if entry.count]
+    if len(there) == 1:
+        raise DataError(
+            f"all {there[0].count:,} training rows have the label `{label.column}` = "
+            f"{there[0].value}, and validation rows the others; expected two values "
+            "or more: divide the rows otherwise, or select more of them"
+        )
+
+
+def _mixed(
+    connection: Any, rows: str, schema: Schema, label: LabelPlan
+) -> tuple[str, str]:
+    """Return what stands behind FROM, and an order that mixes rows where it must."""
+    with_place, place = places.with_place(rows, schema)
+    number = f"CAST({identifier(label.column)} AS DOUBLE)"
+    if label.head is not Head.NUMBER:
+        number = f"CAST(hash({_class_value(label)}) % 1_000_003 AS DOUBLE)"
+    if places.are_ordered(connection, with_place, place, number):
+        return with_place, f"ORDER BY hash({place})"
+    return rows, ""
 
 
 def write_prediction(
@@ -373,39 +397,50 @@ def _refuse_fractions(connection: Any, staged: Staged, label: LabelPlan) -> None
 
 
 def _classes(
-    connection: Any,
-    staged: Staged,
-    training: str,
-    whole: tuple[Staged, ...],
-    label: LabelPlan,
+    connection: Any, whole: tuple[Staged, ...], label: LabelPlan
 ) -> tuple[Entry, ...]:
-    """Return the label's values in ascending order with their counts in training."""
+    """Return the label's values in ascending order, not counted yet."""
     if label.head is Head.NUMBER:
         return ()
     value = _class_value(label)
-    counted = dict(
-        connection.execute(
-            f"SELECT {value} AS v, count(*) FROM {staged.relation} WHERE {training} "
-            f"GROUP BY 1 LIMIT {_MOST_CLASSES + 1}"
-        ).fetchall()
-    )
-    if len(counted) > _MOST_CLASSES:
+    if label.classes:
+        known = tuple(Entry(_plain(one), 0) for one in label.classes)
+        for one in whole:
+            _refuse_unknown(connection, one, label, known, behind=_EARLY)
+        return known
+    there: set[Any] = set()
+    for one in whole:
+        found = connection.execute(
+            f"SELECT DISTINCT {value} FROM {one.relation} LIMIT {_MOST_CLASSES + 1}"
+        )
+        there |= {value for (value,) in found.fetchall()}
+    if len(there) > _MOST_CLASSES:
         raise DataError(
             f"the label `{label.column}` has more than {_MOST_CLASSES:,} different "
             "values; expected a class, or a fraction for a regressor: CAST it to DOUBLE"
         )
-    if label.classes:
-        known = tuple(
-            Entry(_plain(one), counted.get(_plain(one), 0)) for one in label.classes
+    if len(there) == 1:
+        raise DataError(
+            f"the label `{label.column}` has one value alone, there is nothing to "
+            "tell apart; expected two or more"
         )
-        for one in whole:
-            _refuse_unknown(connection, one, label, known, behind=_EARLY)
-        return known
-    for one in whole:
-        found = connection.execute(f"SELECT DISTINCT {value} FROM {one.relation}")
-        for (other,) in found.fetchall():
-            counted.setdefault(other, 0)
-    return tuple(Entry(one, counted[one]) for one in sorted(counted))
+    return tuple(Entry(one, 0) for one in sorted(there))
+
+
+def _counted(
+    connection: Any, training: Path, classes: tuple[Entry, ...]
+) -> tuple[Entry, ...]:
+    """Return classes with their counts over training rows, as the shards have them."""
+    if not classes:
+        return ()
+    found = connection.execute(
+        f"SELECT {LABEL_FEATURE}, count(*) FROM "
+        f"read_parquet({file_literal(training, '*.parquet')}) GROUP BY 1"
+    )
+    counts = dict(found.fetchall())
+    return tuple(
+        Entry(one.value, counts.get(place, 0)) for place, one in enumerate(classes)
+    )
 
 
 def _refuse_unknown(

@@ -43,6 +43,14 @@ class Described:
     typed: bool
 
 
+@dataclass(frozen=True)
+class Held:
+    """What a table has before another one takes its place."""
+
+    names: tuple[str, ...]
+    num_rows: int
+
+
 class Rows(Protocol):
     """The rows of one query: looked at, then written once."""
 
@@ -93,6 +101,9 @@ class Source(Protocol):
 
         Nothing is changed, whatever is there.
         """
+
+    def held(self, name: str) -> Held | None:
+        """Return what a table has; None if there is none of that name."""
 
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         """Make a table of a Parquet file's rows, in place of one of that name.

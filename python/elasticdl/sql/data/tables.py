@@ -68,9 +68,9 @@ def refuse_in_mysql(connection: Any, schema: str, name: str) -> None:
         )
 
 
-def decimals_of(came: Schema) -> Schema:
-    """Return the columns of a query that have decimals with all digits."""
-    return Schema(tuple(c for c in came.columns if types.is_decimal(c)))
+def kept_of(came: Schema) -> Schema:
+    """Return the columns of a query whose values come back by the type they state."""
+    return Schema(tuple(c for c in came.columns if types.is_kept(c)))
 
 
 def _named(stated: str) -> Any:
@@ -125,11 +125,11 @@ def batches(
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield a Parquet file's rows as drivers take them, some at a time.
 
-    Decimals of the query `came` are as they were, others are floats.
+    Decimals of the query `came` are as they were, and spans; others are floats.
     """
     from pyarrow import parquet
 
-    exact = set(decimals_of(came).names)
+    exact = set(kept_of(came).names)
 
     with parquet.ParquetFile(parquet_file) as file:
         for batch in file.iter_batches(_INSERT_ROWS):

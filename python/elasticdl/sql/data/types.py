@@ -48,6 +48,9 @@ _TEXTS = (str, uuid.UUID)
 _BYTES = (bytes, bytearray, memoryview)
 _MOST_DIGITS = 38  # Of a decimal of Arrow and of DuckDB.
 _DECIMAL = re.compile(r"(?:DECIMAL|numeric)\((\d+),(\d+)\)")
+# Of MySQL: as what a time span comes back, which Parquet would make a number of; and
+# numbers that its protocol gives with so few digits, whatever they have.
+SPAN, SIX_DIGITS = "TIME(6)", "FLOAT"
 ONLY_NULL = "only NULL"  # What is stated of a column without any value.
 _AS_TEXT = "which would come back as text; leave it out, or CAST it in the SELECT"
 LARGEST, SMALLEST = 2**63 - 1, -(2**63) + 1  # -2**63 stands for NULL
@@ -139,13 +142,15 @@ def exact_decimal(digits: Any, scale: Any, name: str = "DECIMAL") -> str:
     return f"{name}({digits},{scale})"
 
 
-def is_decimal(column: Column) -> bool:
-    """Whether all digits of a server's column are kept."""
-    return _DECIMAL.fullmatch(column.stated) is not None
+def is_kept(column: Column) -> bool:
+    """Whether values of a server's column come back by the type that it states."""
+    return column.stated == SPAN or _DECIMAL.fullmatch(column.stated) is not None
 
 
-def decimal_type(pa: Any, column: Column) -> Any:
-    """Return the Arrow type that keeps all digits of a column; None where none does."""
+def kept_type(pa: Any, column: Column) -> Any:
+    """Return the Arrow type that keeps all of such values; None for other columns."""
+    if column.stated == SPAN:
+        return pa.string()
     found = _DECIMAL.fullmatch(column.stated)
     return pa.decimal128(int(found[1]), int(found[2])) if found else None
 
@@ -192,7 +197,9 @@ def to_arrow(
     for given in () if wrong else (values, _plain(column, values)):
         with contextlib.suppress(*_refusals(pa)):
             return pa.array(given, kind)
-    if column.kind in (Kind.TEXT, Kind.OTHER) and not binary and not wrong:
+    written = column.kind in (Kind.TEXT, Kind.OTHER) and not binary
+    written |= column.stated == SPAN and pa.types.is_string(kind)
+    if written and not wrong:
         return pa.array([None if v is None else text_of(v) for v in values], kind)
     odd = next(v for v in values if silent([v]) or not _fits(pa, column, v, kind))
     got = f"column `{column.name}`: got {text_of(odd)[:60]!r} ({type(odd).__name__})"
@@ -272,6 +279,17 @@ def text_of(value: Any) -> str:
     """Return a value of another kind as text: bytes as their digits, JSON as such."""
     if isinstance(value, _BYTES):
         return bytes(value).hex()
+    if isinstance(value, datetime.timedelta):
+        return _span(value)
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
+
+
+def _span(value: datetime.timedelta) -> str:
+    """Return a time span as MySQL writes it: -100:00:01.000000."""
+    sign, rest = ("-", -value) if value < datetime.timedelta() else ("", value)
+    seconds, micros = divmod(rest // datetime.timedelta(microseconds=1), 1_000_000)
+    hours, seconds = divmod(seconds, 3600)
+    minutes, seconds = divmod(seconds, 60)
+    return f"{sign}{hours:02}:{minutes:02}:{seconds:02}.{micros:06}"

@@ -22,7 +22,7 @@ from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values, parse_values
 from elasticdl.sql import planning
 from elasticdl.sql.data.passwords import without_secret
-from elasticdl.sql.data.source import NO_COLUMNS
+from elasticdl.sql.data.source import NO_COLUMNS, Held
 from elasticdl.sql.data.source import Answer as Rows
 from elasticdl.sql.generate import job_tree, spread
 from elasticdl.sql.plan import Places, Schema
@@ -232,6 +232,9 @@ class Remote:
 
     def check_table(self, name: str) -> None:
         raise TypeError(f"{name}: tables of a cluster are checked there")
+
+    def held(self, name: str) -> Held | None:
+        raise TypeError(f"{name}: tables of a cluster are looked at there")
 
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         del came

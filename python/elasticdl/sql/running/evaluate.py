@@ -15,7 +15,7 @@ from elasticdl.sql import planning
 from elasticdl.sql.data import shards
 from elasticdl.sql.metrics import misfit
 from elasticdl.sql.registry import Description
-from elasticdl.sql.running.predict import check_place, put
+from elasticdl.sql.running.predict import check_place, put, refuse_loss
 from elasticdl.sql.running.session import Answer, Session, Table
 from elasticdl.sql.running.staging import stage, staged_in
 from elasticdl.sql.statements import Evaluate, Explain
@@ -34,6 +34,7 @@ def write_labelled(
 ) -> int:
     """Write the rows of a query with their label; return how many there are."""
     check_place(session, statement.into)
+    refuse_loss(session, statement.select, statement.into, (), 0)
     wanted = statement.label.text if statement.label else about.label.column
     staged = stage(session, statement.select, about, folder, wanted)
     if not staged.num_rows:

@@ -18,7 +18,7 @@ from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import Head
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.explain import chosen, write_importance
-from elasticdl.sql.running.predict import check_place, prediction_fields
+from elasticdl.sql.running.predict import check_place, prediction_fields, refuse_loss
 from elasticdl.sql.running.session import Answer, Bars, Session
 from elasticdl.sql.running.staging import stage
 from elasticdl.sql.statements import Explain
@@ -33,6 +33,7 @@ def prepare(
 ) -> int:
     """Write some of the rows as the model takes them; return how many."""
     check_place(session, statement.into)
+    refuse_loss(session, statement.select, statement.into, (), 0)
     staged = stage(session, statement.select, about, folder)
     if not staged.num_rows:
         return 0

@@ -7,13 +7,15 @@ Owns these parts, and where answers of all statements are put. Called by
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from elasticdl.errors import DataError, SpecError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded, results, shards
 from elasticdl.sql.data.results import Names
+from elasticdl.sql.data.shards import Staged
 from elasticdl.sql.data.source import NO_COLUMNS, file_literal, literal
 from elasticdl.sql.plan import Schema
 from elasticdl.sql.registry import Description
@@ -31,6 +33,7 @@ def prepare(
     check_place(session, statement.table)
     staged = stage(session, statement.select, about, folder, kept=True)
     if staged.num_rows:
+        _refuse_loss(session, statement, staged)
         rows = folder / "shards" / "rows.parquet"
         shards.write_prediction(staged, rows, columns=about.columns)
     return staged.num_rows
@@ -66,8 +69,7 @@ def finish(
     """Join rows and predictions; the answer is the rows, or what was written."""
     del metrics
     staged = staged_in(folder)
-    column = statement.column.text if statement.column is not None else ""
-    names = results.names_beside(staged.schema.names, column)
+    names = _names(statement, staged)
     out = folder / "predicted.parquet"
     results.join(staged, folder / "outputs", out, label=about.label, names=names)
     without = results.count_without(out, names)
@@ -81,6 +83,8 @@ def finish(
         return [_shown(out, session.most_rows)]
     table = statement.table.text
     try:
+        # Others may have put rows there while the job ran.
+        _refuse_loss(session, statement, staged)
         number = put(session, table, out, staged.schema)
     except (DataError, SpecError) as error:
         # A job of hours made them.
@@ -93,6 +97,59 @@ def finish(
             f'keeps it, or write TO PREDICT "{table}.parquet"'
         )
     return [Told(tuple(lines))]
+
+
+def _names(statement: Predict, staged: Staged) -> Names:
+    column = statement.column.text if statement.column is not None else ""
+    return results.names_beside(staged.schema.names, column)
+
+
+def _refuse_loss(session: Session, statement: Predict, staged: Staged) -> None:
+    names = _names(statement, staged)
+    made = (*staged.schema.names, names.prediction, names.probability)
+    refuse_loss(session, statement.select, statement.table, made, staged.num_rows)
+
+
+def refuse_loss(
+    session: Session,
+    select: str,
+    table: Name | None,
+    names: Sequence[str],
+    num_rows: int,
+) -> None:
+    """Raise DataError where a table that is read would come back with less in it.
+
+    As of `SELECT * FROM people WHERE age < 30 TO PREDICT people.guess`: what takes the
+    table's place are the rows and the columns of the SELECT, called `names`.
+    """
+    if table is None or not _reads(select, table.text):
+        return
+    if table.text.endswith(_FILE_ENDINGS):
+        held = embedded.held_in_file(Path(table.text).expanduser())
+    else:
+        held = session.source.held(table.text)
+    if held is None:
+        return
+    kept = {name.lower() for name in names}
+    gone = [f"`{name}`" for name in held.names if name.lower() not in kept]
+    lost = [f"its {', '.join(gone)}"] if gone else []
+    if held.num_rows > num_rows:
+        fewer = held.num_rows - num_rows
+        lost.append(f"{fewer:,} of its {held.num_rows:,} rows")
+    if lost:
+        raise DataError(
+            f"{table.text} would lose {' and '.join(lost)}: what is written takes its "
+            "place, and has none of them; name another table, or have all in the SELECT"
+        )
+
+
+def _reads(select: str, table: str) -> bool:
+    """Whether a query seems to read a table; it is not parsed."""
+    if table.endswith(_FILE_ENDINGS):
+        return Path(table).name in select
+    name = re.escape(table.rpartition(".")[2])
+    before = r"(?:\b(?:FROM|JOIN|TABLE)\b|[,.(])\s*[\"`\[']?"
+    return re.search(rf"{before}{name}(?!\w)", select, re.IGNORECASE) is not None
 
 
 def _added(about: Description, names: Names) -> str:

@@ -165,7 +165,12 @@ def _lost(schema: Schema) -> Iterator[str]:
 def _rounded(schema: Schema) -> Iterator[str]:
     """Yield what is to be said of columns that come back with fewer digits."""
     for column in schema.columns:
-        if column.rounded:
+        if column.rounded and column.stated == types.SIX_DIGITS:
+            yield (
+                f"{column.name}: {column.stated}, of which the server gives 6 digits: "
+                "CAST it to DOUBLE to keep every digit"
+            )
+        elif column.rounded:
             yield (
                 f"{column.name}: {column.stated}, comes back as a double: CAST it to "
                 "text to keep every digit"

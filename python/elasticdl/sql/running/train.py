@@ -188,8 +188,13 @@ def _refuse_amounts(statement: Train, plan: TrainPlan, made: Shards, text: str) 
 
     As where rows are ordered by their label, or begin with many zeros.
     """
-    chosen = statement.model is None and plan.label.kind is Kind.INTEGER
-    if chosen and len(made.classes) > MOST_CLASSES and statement.label is not None:
+    if statement.model is not None or statement.label is None:
+        return
+    values = {entry.value for entry in made.classes}
+    amounts = plan.label.kind is Kind.INTEGER and len(values) > MOST_CLASSES
+    # Fractions are classes where they are 0 and 1 alone.
+    amounts |= plan.label.kind is Kind.NUMBER and not values <= {0, 1}
+    if amounts:
         said = (
             f"`{plan.label.column}` has {len(made.classes):,} different numbers, of "
             f"which the first rows had few; say whether they are amounts or classes: "

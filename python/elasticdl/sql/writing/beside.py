@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elasticdl.sql.metrics import metric_calls
+from elasticdl.sql.metrics import THRESHOLDS, metric_calls, needs_thresholds
 from elasticdl.sql.plan import Head
 from elasticdl.sql.writing.text import joined, listing, literal
 
@@ -20,9 +20,10 @@ def evaluation(head: Head, wanted: Sequence[str]) -> str:
     """Return a module with the metrics that a statement asks for."""
     items = [f"{literal(k)}: {v}" for k, v in metric_calls(head, wanted).items()]
     made = listing("return ", items, indent=4, signs="{}")
+    constants = f"\n\n{THRESHOLDS}" if needs_thresholds(wanted) else ""
     return joined(
         [
-            '"""The metrics that a statement asked for."""\n\nimport keras',
+            f'"""The metrics that a statement asked for."""\n\nimport keras{constants}',
             f'def eval_metrics_fn():\n    """Return metrics by name."""\n{made}',
         ]
     )

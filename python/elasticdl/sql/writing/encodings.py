@@ -54,6 +54,7 @@ _TAKEN = {
     *("inputs", "numbers", "embedding_dim", "model", "encode", "summed"),
     *("own", "checked", "refuse_logits"),
     *("NULL_INTEGER", "NULL_TEXT", "FOLDER", "VOCABULARIES", "CLASSES", "OUTPUTS"),
+    "THRESHOLDS",
     *("keras", "layers", "np", "ops", "tf", "Path", "len", "float", "int"),
 }
 CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)
@@ -338,7 +339,11 @@ class EncodingWriter:
             values.append(_nothing(integer=integer, array=array))
             size = len(values)
         listed = [literal(value) for value in values]
-        if not fits(f"        [{', '.join(listed)}]") and len(listed) > _INLINE_LINES:
+        long = (
+            not fits(f"        [{', '.join(listed)}]") and len(listed) > _INLINE_LINES
+        )
+        # Keras makes an array of a list, which loses NUL at the end of a text.
+        if long or any(str(value).endswith("\0") for value in values):
             return self._in_file(f"{name}.txt", values, reader), size
         written = f"[{', '.join(listed)}]"
         helper = f"    {name} = looked_up({self._input(source)}, {written})"

@@ -44,13 +44,13 @@ def filled(x, mean):
     "standardized": '''\
 def standardized(x, mean, variance):
     """Return (x - mean) / standard deviation; NULL is taken for the mean."""
-    return layers.Rescaling(variance**-0.5)(filled(x, mean) - mean)
+    return layers.Rescaling(variance**-0.5, dtype="float32")(filled(x, mean) - mean)
 ''',
     "normalized": '''\
 def normalized(x, minimum, maximum, mean):
     """Return x on the scale from 0 (minimum) to 1; NULL is taken for the mean."""
     scale = 1 / (maximum - minimum)
-    return layers.Rescaling(scale, offset=-minimum * scale)(filled(x, mean))
+    return layers.Rescaling(scale, dtype="float32")(filled(x, mean) - minimum)
 ''',
     "bucketized": '''\
 def bucketized(x, boundaries):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -257,3 +259,19 @@ def test_an_unreadable_run_file_or_report_does_not_count(tmp_path: Path) -> None
     job_dir.run_file.write_text("{")
     job_dir.report_file.write_text("{}")
     assert inspect(job_dir) is Condition.INTERRUPTED
+
+
+def test_jobs_that_begin_at_once_have_names_of_their_own(tmp_path: Path) -> None:
+    """One of them said that it runs already, when its rows were read."""
+    begin = threading.Barrier(8)
+
+    def prepared(place: Path) -> PreparedJob:
+        begin.wait()
+        return folder.prepare_free(values(), place, restart=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        for turn in range(20):  # Of one alone most orders of events go well.
+            jobs = list(pool.map(prepared, [tmp_path / str(turn)] * 8))
+            assert len({job.spec.name for job in jobs}) == 8
+            for job in jobs:
+                job.lock.release()

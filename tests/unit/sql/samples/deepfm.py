@@ -112,7 +112,7 @@ def filled(x, mean):
 def normalized(x, minimum, maximum, mean):
     """Return x on the scale from 0 (minimum) to 1; NULL is taken for the mean."""
     scale = 1 / (maximum - minimum)
-    return layers.Rescaling(scale, offset=-minimum * scale)(filled(x, mean))
+    return layers.Rescaling(scale, dtype="float32")(filled(x, mean) - minimum)
 
 
 def looked_up(x, vocabulary):

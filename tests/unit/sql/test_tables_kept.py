@@ -1,0 +1,138 @@
+"""A table that a statement reads and writes has all of its rows and columns then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from elasticdl.errors import DataError
+from elasticdl.sql import planning
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.plan import ColumnPlan, Head, Kind, LabelPlan, Schema, Stored
+from elasticdl.sql.registry import Description, Registry
+from elasticdl.sql.running import evaluate, gradients, predict
+from elasticdl.sql.running.session import Session
+
+ABOUT = Description(
+    (ColumnPlan("x", "x", Stored.FLOAT),),
+    LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1)),
+    Schema(()),
+    "DNNClassifier",
+)
+
+
+@pytest.fixture(params=["", "shop.sqlite"])
+def session(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Session]:
+    def run_job(*_: object) -> Any:
+        raise AssertionError("no job is run here")
+
+    url = f"sqlite:///{tmp_path / request.param}" if request.param else ""
+    source = open_source(url, folder=tmp_path)
+    source.execute("CREATE TABLE people (x INTEGER, y INTEGER)", most_rows=1)
+    values = ", ".join(f"({i}, {i % 2})" for i in range(10))
+    for table in ("people", '"out"'):
+        sql = f"CREATE TABLE IF NOT EXISTS {table} AS SELECT * FROM people"
+        source.execute(sql, most_rows=1)
+        source.execute(f"INSERT INTO {table} VALUES {values}", most_rows=1)
+    yield Session(source, Registry(tmp_path / "models"), run_job, lambda _: None)
+    source.close()
+
+
+def prepared(session: Session, text: str, folder: Path) -> Any:
+    (statement,) = planning.read_statements(text, session.source.engine)
+    folder.mkdir()
+    assert predict.prepare(session, statement, ABOUT, folder)
+    return statement
+
+
+def finished(session: Session, statement: Any, folder: Path, num_rows: int) -> None:
+    said = {"record": list(range(num_rows)), "prediction": [0.75] * num_rows}
+    (folder / "outputs").mkdir()
+    pq.write_table(pa.table(said), folder / "outputs" / "part-0.parquet")
+    predict.finish(session, statement, ABOUT, folder, {})
+
+
+def rows_of(session: Session, sql: str) -> Any:
+    return session.source.execute(sql, most_rows=99).rows
+
+
+@pytest.mark.parametrize(
+    ("select", "lost"),
+    [
+        ("SELECT * FROM people WHERE x < 3", "lose 7 of its 10 rows: "),
+        ("SELECT p.x FROM\n  PEOPLE AS p", "lose its `y`: "),
+        ('SELECT a.x FROM "out" a, people b WHERE a.x = b.x AND a.x = 1',
+         "lose its `y` and 8 of its 10 rows: "),
+    ],
+)  # fmt: skip
+def test_a_table_that_is_read_in_part_does_not_become_that_part(
+    session: Session, tmp_path: Path, select: str, lost: str
+) -> None:
+    """All other people were gone, without a word."""
+    with pytest.raises(DataError, match=f"people would {lost}"):
+        prepared(session, f"{select} TO PREDICT people.guess USING m", tmp_path / "w")
+    assert len(rows_of(session, "SELECT * FROM people")) == 10
+
+
+@pytest.mark.parametrize(
+    ("select", "count"),
+    [
+        ("SELECT * FROM people", 10),
+        # A table of answers, which is not read: it is made anew.
+        ("SELECT x FROM people WHERE x < 3 AND x <> 99", 3),
+        ("SELECT x AS people, x, y AS guess FROM people", 10),
+    ],
+)
+def test_other_tables_are_made_anew(
+    session: Session, tmp_path: Path, select: str, count: int
+) -> None:
+    target = "people" if count == 10 and "AS" not in select else '"out"'
+    text = f"{select} TO PREDICT {target} USING m"
+    finished(session, prepared(session, text, tmp_path / "w"), tmp_path / "w", count)
+    assert rows_of(session, f"SELECT count(*) FROM {target}") == ((count,),)
+
+
+def test_rows_that_come_while_the_job_runs_are_not_lost(
+    session: Session, tmp_path: Path
+) -> None:
+    text = "SELECT * FROM people TO PREDICT people.guess USING m"
+    statement = prepared(session, text, tmp_path / "w")
+    rows_of(session, "INSERT INTO people VALUES (10, 1)")
+    with pytest.raises(DataError, match=r"lose 1 of its 11 rows.* answers are kept in"):
+        finished(session, statement, tmp_path / "w", 10)
+    assert rows_of(session, "SELECT count(*) FROM people") == ((11,),)
+    assert len(list((tmp_path / "models" / ".answers").glob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_file_that_is_read_in_part_stays_whole(tmp_path: Path, ending: str) -> None:
+    source = open_source("", folder=tmp_path)
+    place = tmp_path / f"people.{ending}"
+    source.execute(f"COPY (SELECT i AS x FROM range(9) t(i)) TO '{place}'", most_rows=1)
+    session = Session(source, Registry(tmp_path), lambda _: None, lambda _: None)  # type: ignore[arg-type, return-value]
+    text = f"SELECT * FROM '{place}' WHERE x > 3 TO PREDICT \"{place}\" USING m"
+    with pytest.raises(DataError, match=r"would lose 4 of its 9 rows"):
+        prepared(session, text, tmp_path / "w")
+    text = f"SELECT * FROM '{place}' TO PREDICT \"{place}\" USING m"
+    finished(session, prepared(session, text, tmp_path / "v"), tmp_path / "v", 9)
+    assert rows_of(session, f"SELECT count(*) FROM '{place}'") == ((9,),)
+    source.close()
+
+
+@pytest.mark.parametrize("using", ["", "USING IntegratedGradients "])
+@pytest.mark.parametrize("verb", ["EVALUATE", "EXPLAIN"])
+def test_figures_take_no_place_of_the_rows_that_they_are_of(
+    session: Session, tmp_path: Path, verb: str, using: str
+) -> None:
+    if verb == "EVALUATE":
+        using = ""
+    text = f"SELECT * FROM people TO {verb} m {using}INTO people"
+    (statement,) = planning.read_statements(text, session.source.engine)
+    part = gradients if using else evaluate
+    prepare = part.prepare if using else evaluate.write_labelled
+    with pytest.raises(DataError, match="people would lose its `x`, `y` and 10 of"):
+        prepare(session, statement, ABOUT, tmp_path)
