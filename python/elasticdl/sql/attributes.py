@@ -22,7 +22,14 @@ from elasticdl.job.values.fields import field_at, known_keys
 from elasticdl.job.values.positions import Positions
 from elasticdl.sql.metrics import METRICS
 from elasticdl.sql.models import OWN, ModelKind, is_number, is_whole
-from elasticdl.sql.optimizers import COMMON, OPTIMIZERS, RATE
+from elasticdl.sql.optimizers import (
+    COMMON,
+    OPTIMIZERS,
+    RATE,
+    RULES,
+    accepted,
+    clashes,
+)
 from elasticdl.sql.plan import SplitPlan
 from elasticdl.sql.problems import Problem
 from elasticdl.sql.statements import Attribute, Constant, Expression, Listing, Name
@@ -140,12 +147,20 @@ class _Reader:
             )
         self._settle_flags()
         self._check_fields()
+        self._settle_optimizer()
+
+    def _settle_optimizer(self) -> None:
+        """Check what arguments are to the optimizer, which may be named behind them."""
         name, allowed = OPTIMIZERS[self.settings.optimizer]
-        for key, _ in self.settings.optimizer_params:
-            if key not in (*allowed, *COMMON):
-                hint = did_you_mean(key, [*allowed, *COMMON])
-                attribute = self._seen[f"optimizer.{key.lower()}"]
-                self._problem(attribute, f"{name} has no `{key}`; {hint}")
+        given = dict(self.settings.optimizer_params)
+        wrong = {
+            key: f"{name} has no `{key}`; {did_you_mean(key, [*allowed, *COMMON])}"
+            for key in given
+            if key not in (*allowed, *COMMON)
+        }
+        strategy = str(dict(self.settings.fields).get(("strategy",), ""))
+        for key, told in [*wrong.items(), *clashes(given, strategy)]:
+            self._problem(self._seen[f"optimizer.{key.lower()}"], told)
 
     def _settle_flags(self) -> None:
         """Set what classic flags say together with others, as on a command line."""
@@ -236,8 +251,11 @@ class _Reader:
                 )
             self._set(optimizer=found)
             return
-        if not is_number(value) and not isinstance(value, bool):
-            raise Refused("a number")
+        if rest in RULES:
+            try:
+                value = accepted(rest, value)
+            except ValueError as error:
+                raise Refused(str(error)) from error
         self._set(optimizer_params=(*self.settings.optimizer_params, (rest, value)))
 
     def _model_argument(self, name: str, value: Any, attribute: Attribute) -> None:
