@@ -59,9 +59,7 @@ RULES = {
     "use_ema": _FLAG,
     "ema_momentum": _SHARE,
     "ema_overwrite_frequency": Rule("a whole number, 1 or more", is_whole, False),
-    _STEPS: Rule(
-        "a whole number, 2 or more", lambda v: is_whole(v, 2), fraction=False
-    ),
+    _STEPS: Rule("a whole number, 2 or more", lambda v: is_whole(v, 2), fraction=False),
 }
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 _AVERAGE = "use_ema"
@@ -106,7 +104,8 @@ def clashes(given: Mapping[str, Any], strategy: str) -> Iterator[tuple[str, str]
     """Yield what arguments do not go with others, or with the job's strategy."""
     clips = [name for name in given if name in _CLIPS]
     for name in clips[1:]:
-        yield name, f"`{name}` and `{clips[0]}` exclude each other; expected one of them"
+        told = f"`{name}` and `{clips[0]}` exclude each other; expected one of them"
+        yield name, told
     for name in _OF_AVERAGE:
         if name in given and not given.get(_AVERAGE):
             yield name, f"`{name}` means nothing without optimizer.{_AVERAGE} = true"
