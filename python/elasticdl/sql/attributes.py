@@ -26,6 +26,7 @@ from elasticdl.sql.optimizers import (
     RULES,
     accepted,
     clashes,
+    unknown,
 )
 from elasticdl.sql.plan import SplitPlan
 from elasticdl.sql.problems import Problem
@@ -151,16 +152,12 @@ class _Reader:
 
     def _settle_optimizer(self) -> None:
         """Check what arguments are to the optimizer, which may be named behind them."""
-        name, allowed = OPTIMIZERS[self.settings.optimizer]
         given = dict(self.settings.optimizer_params)
-        wrong = {
-            key: f"{name} has no `{key}`; {did_you_mean(key, [*allowed, *COMMON])}"
-            for key in given
-            if key not in (*allowed, *COMMON)
-        }
+        wrong = {key: unknown(self.settings.optimizer, key) for key in given}
         strategy = str(dict(self.settings.fields).get(("strategy",), ""))
         for key, told in [*wrong.items(), *clashes(given, strategy)]:
-            self._problem(self._seen[f"optimizer.{key.lower()}"], told)
+            if told:
+                self._problem(self._seen[f"optimizer.{key.lower()}"], told)
 
     def _settle_flags(self) -> None:
         """Set what classic flags say together with others, as on a command line."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticdl.job.spec.kinds import Strategy
+from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.sql.models import is_number, is_whole
 
 _STEPS = "gradient_accumulation_steps"
@@ -44,7 +45,6 @@ RULES = {
     "epsilon": _ABOVE,  # With 0 a gradient of 0 makes NaN.
     "amsgrad": _FLAG,
     "nesterov": _FLAG,
-    "centered": _FLAG,
     "momentum": _SHARE,
     "initial_accumulator_value": _ABOVE,  # The same, with 0, in Ftrl.
     "learning_rate_power": _number("a number, 0 or less", lambda v: v <= 0),
@@ -68,11 +68,17 @@ COMMON = (
     "weight_decay", *_CLIPS, _AVERAGE, *_OF_AVERAGE, _STEPS,
 )  # fmt: skip
 RATE = ("learning_rate",)
+# Arguments with which embeddings, whose gradients come as rows, do not learn in Keras.
+_UNFIT = {
+    "centered": "Keras makes NaN of embeddings with it, where a value is in a batch "
+    "more than once",
+    "loss_scale_factor": "Keras does not take it off the gradients of embeddings",
+}
 OPTIMIZERS = {
     "adam": ("Adam", (*RATE, "beta_1", "beta_2", "epsilon", "amsgrad")),
     "adamw": ("AdamW", (*RATE, "beta_1", "beta_2", "epsilon", "amsgrad")),
     "sgd": ("SGD", (*RATE, "momentum", "nesterov")),
-    "rmsprop": ("RMSprop", (*RATE, "rho", "momentum", "epsilon", "centered")),
+    "rmsprop": ("RMSprop", (*RATE, "rho", "momentum", "epsilon")),
     "adagrad": ("Adagrad", (*RATE, "initial_accumulator_value", "epsilon")),
     "adadelta": ("Adadelta", (*RATE, "rho", "epsilon")),
     "adamax": ("Adamax", (*RATE, "beta_1", "beta_2", "epsilon")),
@@ -90,6 +96,17 @@ OPTIMIZERS = {
         ),
     ),
 }
+
+
+def unknown(of: str, name: str) -> str:
+    """Return why an optimizer takes no argument of a name, or ""."""
+    called, own = OPTIMIZERS[of]
+    known = (*own, *COMMON)
+    if name in known:
+        return ""
+    if name in _UNFIT:
+        return f"`{name}` is no argument here: {_UNFIT[name]}; take it out"
+    return f"{called} has no `{name}`; {did_you_mean(name, known)}"
 
 
 def accepted(name: str, value: Any) -> Any:

@@ -281,7 +281,9 @@ BAD: list[tuple[str, str]] = [
      "optimizer.global_clipnorm = 1, ¦optimizer.gradient_accumulation_steps = 4 "
      "LABEL y INTO m", "each PS has some"),
     (_T + "WITH ¦optimizer.decay_steps = 10 LABEL y INTO m", "has no `decay_steps`"),
-    (_T + "WITH ¦optimizer.loss_scale_factor = 2 LABEL y INTO m", "Adam has no"),
+    (_T + "WITH ¦optimizer.loss_scale_factor = 2 LABEL y INTO m", "not take it off"),
+    (_T + "WITH optimizer = rmsprop, ¦optimizer.centered = true LABEL y INTO m",
+     "Keras makes NaN of embeddings"),
     (_T + "WITH model.activation = ¦'rellu' LABEL y INTO m", "one of relu, gelu"),
     (_T + "WITH ¦model.kernel_regularizer = 'l2' LABEL y INTO m",
      "has no `model.kernel_regularizer`"),
