@@ -22,7 +22,7 @@ from elasticdl.sql.plan import Generated
 from elasticdl.sql.registry import ModelVersion, Registry
 from elasticdl.sql.running.session import Session
 
-from tests.integration.sql.chain import Runner, loaded, run_all, write_sqlite
+from tests.integration.sql.chain import Runner, loaded, query, run_all, write_sqlite
 
 _NO_ARGUMENTS = {"self", "name", "kwargs", "loss_scale_factor", "centered"}
 _VALUES = (
@@ -182,3 +182,27 @@ def _trained_by_keras(version: ModelVersion, folder: Path) -> keras.Model:
                 some = {name: column[rows] for name, column in columns.items()}
                 model.train_on_batch(some, label[rows, None])
     return model
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("strategy", ["local", "parameterServer", "allReduce"])
+def test_moving_averages_of_weights_are_predicted_with_and_served(
+    strategy: str, tmp_path: Path
+) -> None:
+    source = open_source(str(tmp_path / "t.duckdb"))
+    registry = Registry(tmp_path / "models")
+    session = Session(source, registry, Runner(tmp_path), print)
+    select = "SELECT i % 97 / 1.0 AS x, i % 97 > 48 AS y FROM range(3000) r(i)"
+    run_all(
+        session,
+        f"{select} TO TRAIN DNNClassifier WITH train.epoch = 2, optimizer.use_ema = "
+        f"true, optimizer.ema_momentum = 0.9, job.strategy = {strategy} LABEL y INTO m;"
+        f"{select} TO PREDICT guesses USING m",
+    )
+    rows = query(session, "SELECT x, probability FROM guesses")
+    source.close()
+    served = tf.saved_model.load(str(registry.find("m").export_dir / "saved_model"))
+    given = tf.constant([[x] for x, _ in rows], "float32")
+    answers = np.asarray(served.serve({"x": given})).ravel()
+    chances = np.asarray([chance for _, chance in rows])
+    np.testing.assert_allclose(chances, np.maximum(answers, 1 - answers), atol=1e-6)
