@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
@@ -225,20 +224,26 @@ def _pass_on(launcher: Launcher, times: int) -> str:
 
 
 @contextmanager
-def _signals() -> Iterator[list[float]]:
-    """Collect Ctrl-C and the like; handlers do nothing else, the loop acts."""
-    times: list[float] = []
+def _signals() -> Iterator[list[int]]:
+    """Collect Ctrl-C and the like; handlers do nothing else, the loop acts.
+
+    Who took SIGTERM before hears of it behind the job: it meant this process, too.
+    """
+    numbers: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        times.append(time.monotonic())
+        del frame
+        numbers.append(number)
 
     kinds = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not under nohup
         kinds.append(signal.SIGHUP)
-    before = [signal.signal(kind, note) for kind in kinds]
+    before = {kind: signal.signal(kind, note) for kind in kinds}
     try:
-        yield times
+        yield numbers
     finally:
-        for kind, handler in zip(kinds, before, strict=True):
+        for kind, handler in before.items():
             signal.signal(kind, handler)
+    ending = before[signal.SIGTERM]
+    if signal.SIGTERM in numbers and callable(ending):
+        ending(signal.SIGTERM, None)

@@ -12,17 +12,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from elasticdl.job.classic_flags.table import flags_of
 from elasticdl.job.classic_flags.values import FlagValueError
-from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.kinds import JobType, UpdateMode
 from elasticdl.job.spec.problems import did_you_mean
-from elasticdl.job.values.checking import Document, find_problems
-from elasticdl.job.values.fields import field_at, known_keys
-from elasticdl.job.values.positions import Positions
+from elasticdl.job.values.given import wrong_path, wrong_values
+from elasticdl.sql import flags
 from elasticdl.sql.metrics import METRICS
 from elasticdl.sql.models import OWN, ModelKind, is_number, is_whole
-from elasticdl.sql.optimizers import COMMON, OPTIMIZERS, RATE
+from elasticdl.sql.optimizers import (
+    COMMON,
+    OPTIMIZERS,
+    RATE,
+    RULES,
+    accepted,
+    clashes,
+    unknown,
+)
 from elasticdl.sql.plan import SplitPlan
 from elasticdl.sql.problems import Problem
 from elasticdl.sql.statements import Attribute, Constant, Expression, Listing, Name
@@ -31,9 +36,12 @@ from elasticdl.sql.statements import Attribute, Constant, Expression, Listing, N
 _WRITTEN = ("kind", "type", "model.definition", "model.files", "model.zoo",
             "data.training", "data.validation", "data.prediction", "data.prepare",
             "data.format", "data.readerParams", "predictionOutput",
-            "predictionFormat", "checkpoint.dir", "checkpoint.keep",
+            "predictionFormat", "model.dataReader",
+            "model.predictionOutputsProcessor", "checkpoint.dir", "checkpoint.keep",
             "export.dir")  # fmt: skip
 
+# Names of parts of a module: of one that SQL makes they are known.
+PARTS = ("feed", "loss", "optimizer", "evalMetrics", "callbacks")
 _TRAIN = ("train.epoch", "train.epochs", "train.batch_size", "train.optimizer")
 _VALIDATION = tuple(
     f"validation.{name}" for name in ("fraction", "key", "order", "select", "metrics")
@@ -140,30 +148,44 @@ class _Reader:
             )
         self._settle_flags()
         self._check_fields()
-        name, allowed = OPTIMIZERS[self.settings.optimizer]
-        for key, _ in self.settings.optimizer_params:
-            if key not in (*allowed, *COMMON):
-                hint = did_you_mean(key, [*allowed, *COMMON])
-                attribute = self._seen[f"optimizer.{key.lower()}"]
-                self._problem(attribute, f"{name} has no `{key}`; {hint}")
+        self._settle_optimizer()
+
+    def _settle_optimizer(self) -> None:
+        """Check what arguments are to the optimizer, which may be named behind them."""
+        given = dict(self.settings.optimizer_params)
+        wrong = {key: unknown(self.settings.optimizer, key) for key in given}
+        strategy = str(dict(self.settings.fields).get(("strategy",), ""))
+        for key, told in [*wrong.items(), *clashes(given, strategy)]:
+            if told:
+                self._problem(self._seen[f"optimizer.{key.lower()}"], told)
 
     def _settle_flags(self) -> None:
         """Set what classic flags say together with others, as on a command line."""
-        if _RECORDS in self._flags:
-            records, attribute = self._flags[_RECORDS]
-            batches = max(1, records // self.settings.batch_size)
-            self._field(("training", "batchesPerTask"), batches, attribute)
-        if _WAIT in self._flags and "ps.mode" not in self._said:
-            wait, attribute = self._flags[_WAIT]
-            if wait > 1:
-                self._field(("ps", "mode"), str(UpdateMode.SYNC), attribute)
+        given = {name: value for name, (value, _) in self._flags.items()}
+        for name, path, value in flags.together(given, dict(self.settings.fields)):
+            self._field(path, value, self._flags[name][1])
+        if flags.RECORDS in given:
+            attribute = self._flags[flags.RECORDS][1]
+            known = self._verb == JobType.TRAIN or "training.batchSize" in self._said
+            size = self.settings.batch_size if known else None
+            batches = flags.batches(given[flags.RECORDS], size)
+            if isinstance(batches, str):
+                self._problem(attribute, batches)
+            else:
+                self._field(("training", "batchesPerTask"), batches, attribute)
+        limit = ("training", "maxSteps")
+        if self.settings.epochs == 0 and not dict(self.settings.fields).get(limit):
+            self._problem(
+                self._said["training.epochs"],
+                "0 epochs have no end; expected 1 or more, or job.training.maxSteps",
+            )
 
     def _check_fields(self) -> None:
         """Tell of values that fields do not take, all of them together.
 
         What one takes may be another's, as with `ps.mode` and `ps.gradsToWait`.
         """
-        expected = _wrong_values([(path, value) for path, value, _ in self._checked])
+        expected = wrong_values([(path, value) for path, value, _ in self._checked])
         for path, _, attribute in self._checked:
             if told := expected.get(path):
                 got = _shown(attribute.value)
@@ -195,7 +217,7 @@ class _Reader:
         family = family.lower()
         if family == "job" and rest:
             self._field(tuple(rest.split(".")), value, attribute)
-        elif family in ("engine", "runtime") and rest:
+        elif family in flags.FAMILIES and rest:
             self._flag(rest, value, attribute)
         elif self._verb == JobType.TRAIN and (
             family == "optimizer" or key.lower() in _ALSO_OPTIMIZER
@@ -236,8 +258,11 @@ class _Reader:
                 )
             self._set(optimizer=found)
             return
-        if not is_number(value) and not isinstance(value, bool):
-            raise Refused("a number")
+        if rest in RULES:
+            try:
+                value = accepted(rest, value)
+            except ValueError as error:
+                raise Refused(str(error)) from error
         self._set(optimizer_params=(*self.settings.optimizer_params, (rest, value)))
 
     def _model_argument(self, name: str, value: Any, attribute: Attribute) -> None:
@@ -262,20 +287,12 @@ class _Reader:
         self._set(model_params=(*self.settings.model_params, (name, value)))
 
     def _flag(self, name: str, value: Any, attribute: Attribute) -> None:
-        verb = JobType.TRAIN if self._verb == JobType.TRAIN else JobType.PREDICT
-        flags = flags_of(verb)
-        flag = flags.get(name)
-        if flag is None:
-            known = [one.name for one in flags.values() if not one.refusal]
-            hint = did_you_mean(name, known)
-            if not hint.startswith("did"):
-                hint = "docs/spec.md lists them"
-            self._problem(attribute, f"there is no classic flag --{name}; {hint}")
-            return
-        if flag.refusal:
-            self._problem(attribute, f"--{name}: {flag.refusal}")
-            return
         text = str(value).lower() if isinstance(value, bool) else str(value)
+        flag = flags.find(name, text, self._verb)
+        if isinstance(flag, str):
+            if flag:
+                self._problem(attribute, flag)
+            return
         try:
             parsed = flag.parse(text)
         except FlagValueError as error:
@@ -283,7 +300,10 @@ class _Reader:
         self._flags[name] = (parsed, attribute)
         if name == "use_async":
             parsed = str(UpdateMode.ASYNC if parsed else UpdateMode.SYNC)
-        if name != _RECORDS:  # The size of a batch may be said behind it.
+        if flag.field == ".".join(_PARAMS) and self._verb == JobType.TRAIN:
+            for argument, said in parsed.items():
+                self._model_argument(argument, said, attribute)
+        elif not flags.waits(name, parsed):
             self._field(tuple(flag.field.split(".")), parsed, attribute)
 
     def _field(self, path: tuple[str, ...], value: Any, attribute: Attribute) -> None:
@@ -297,7 +317,7 @@ class _Reader:
                 attribute, f"job.{own} is what the statement makes; take it out"
             )
             return
-        wrong = _wrong_path(path)
+        wrong = wrong_path(path) or self._of_its_module(path)
         if wrong:
             self._problem(attribute, wrong)
             return
@@ -313,6 +333,19 @@ class _Reader:
             self._set(**{named: value})
         else:
             self._set(fields=(*self.settings.fields, (path, value)))
+
+    def _of_its_module(self, path: tuple[str, ...]) -> str:
+        """Return why a field is not for this statement's module, or ""."""
+        part = path[1] if path[0] == "model" and len(path) > 1 else ""
+        own = self._model is not None and self._model.family == OWN
+        if self._verb != JobType.TRAIN and part in (*PARTS, "params"):
+            return f"job.model.{part} is as in the model's training; take it out"
+        if self._verb == JobType.TRAIN and part in PARTS and not own:
+            return (
+                f"job.model.{part} names a part of a module of your own, and this "
+                "model's is made of the statement; take it out"
+            )
+        return ""
 
     def _batch_size(self, value: int) -> None:
         self._set(batch_size=value)
@@ -365,7 +398,6 @@ class _Reader:
         return take
 
 
-_RECORDS, _WAIT = "records_per_task", "grads_to_wait"
 _PARAMS = ("model", "params")  # Of the values file, which model.* is.
 _ALSO_OPTIMIZER = ("model.optimizer", "train.optimizer")
 # Attributes that say what another one or a field says.
@@ -419,46 +451,3 @@ def _shown(expression: Expression) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value) if not isinstance(value, list) else json.dumps(value)
-
-
-def _wrong_path(path: tuple[str, ...]) -> str:
-    """Return what is wrong with the path of a field, or ""."""
-    for length in range(1, len(path) + 1):
-        if field_at(JobSpec, path[:length]) is not None:
-            continue
-        known = known_keys(JobSpec, path[: length - 1])
-        above = ".".join(("job", *path[: length - 1]))
-        if length > 1 and not known:
-            # A mapping with free keys (model.params) takes any; a plain value none.
-            info = field_at(JobSpec, path[: length - 1])
-            if info is not None and "dict" in str(info.annotation):
-                return ""
-            return f"{above} has no fields; take `.{path[length - 1]}` away"
-        hint = did_you_mean(path[length - 1], known)
-        return f"there is no field `{path[length - 1]}` in {above}; {hint}"
-    return ""
-
-
-def _wrong_values(
-    fields: Sequence[tuple[tuple[str, ...], Any]],
-) -> dict[tuple[str, ...], str]:
-    """Return what fields expect that do not take their values."""
-    job: dict[str, Any] = {
-        "name": "name",
-        "model": {"definition": "a.b"},
-        "data": {"training": "training", "validation": "validation"},
-    }
-    for path, value in fields:
-        inner: Any = job
-        for key in path[:-1]:
-            inner = inner.setdefault(key, {}) if isinstance(inner, dict) else None
-        if isinstance(inner, dict):  # else a field above it has a wrong value
-            inner[path[-1]] = value
-    document = Document({"kind": "job", "job": job}, "", Positions({}, {}), ())
-    found: dict[tuple[str, ...], str] = {}
-    for problem in find_problems(document):
-        for path, _ in fields:
-            dotted = ".".join(("job", *path))
-            if f"{problem.path}.".startswith(f"{dotted}."):
-                found.setdefault(path, problem.expected)
-    return found

@@ -10,7 +10,7 @@ are is in `sql.signatures`, how one is read in `sql.arguments`, what is not writ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -420,7 +420,8 @@ def _sequence(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     text = (Kind.TEXT,)
     source = encoder.of_kind(bound["x"], call.function.upper(), text, takes)
     delimiter = encoder.separator(bound.get("delimiter"), ",", call)
-    return Hash(Split(source, delimiter), buckets)
+    parts = Split(source, delimiter)
+    return Hash(parts, buckets, _are_numbers(encoder, call, parts))
 
 
 def _weighted(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
@@ -435,7 +436,26 @@ def _weighted(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
     if wrong := derive.confused(source.column, signs, before):
         raise encoder.wrong(at, wrong)
     _refuse_both(encoder, source.column, at)
-    return Hash(Split(source, delimiter, pair), _buckets(encoder, call, bound))
+    parts = Split(source, delimiter, pair)
+    buckets = _buckets(encoder, call, bound)
+    return Hash(parts, buckets, _are_numbers(encoder, call, parts))
+
+
+def _are_numbers(encoder: Encoder, call: Call, parts: Split) -> bool:
+    """Whether parts are numbers of a category already, as SQLFlow has them."""
+    names = set(_nested(call))
+    if "HASH" in names or not names & {"CATEGORY_ID", "SEQ_CATEGORY_ID", "SPARSE"}:
+        return False
+    return encoder.preview is not None and derive.whole_parts(encoder.preview, parts)
+
+
+def _nested(call: Expression | None) -> Iterator[str]:
+    """Yield the names of a function and of those inside it, one in another."""
+    while isinstance(call, Call):
+        name = call.function.upper()
+        yield signatures.SYNONYMS.get(name, name)
+        named = {one.name.lower(): one.value for one in call.keywords}
+        call = call.arguments[0] if call.arguments else named.get("x")
 
 
 def _is_one_number(of: Source | Log | Numbers) -> TypeGuard[Source | Log]:

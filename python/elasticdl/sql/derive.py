@@ -22,6 +22,7 @@ from elasticdl.sql.plan import (
     Preview,
     Raw,
     Source,
+    Split,
     Standardize,
     Vocabularize,
     in_sql,
@@ -31,6 +32,7 @@ LARGEST_VOCABULARY = 10_000
 _NEARLY_UNIQUE = 0.9  # Distinct values to rows: names, addresses, ids as text.
 _FEW_ROWS = 100  # Below so many rows hardly anything repeats.
 _HASH_BUCKETS = 4_096
+_WHOLE = re.compile(r"[0-9]{1,18}")  # As the module reads parts of a text.
 MOST_CLASSES = 20  # Distinct whole numbers that are taken for classes, not amounts.
 
 
@@ -126,6 +128,15 @@ def cast(column: Column) -> str:
     if not re.fullmatch(r".*[^\]]\[\d*\]", column.stated, re.DOTALL):
         return ""
     return f", as CAST({in_sql(column.name)} AS text[])"
+
+
+def whole_parts(preview: Preview, of: Split) -> bool:
+    """Whether all parts of a text in the first rows are whole numbers."""
+    texts = filter(None, preview.values[of.of.column])
+    parts = [part for text in texts for part in text.split(of.delimiter) if part]
+    if of.pair:
+        parts = [part.partition(of.pair)[0] for part in parts]
+    return bool(parts) and all(_WHOLE.fullmatch(part.strip()) for part in parts)
 
 
 def confused(column: str, signs: tuple[str, str], before: tuple[str, str]) -> str:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _MODELS_DIR = "~/.elasticdl/models"
 _JOBS_DIR = "~/.elasticdl/jobs"
+_NO_EXPANSION = "_ipython_magic_no_var_expand"  # As IPython looks for it.
 _WAIT_SECONDS = 0.5
 _ALL_ROWS = 2**31 - 2  # As many as a driver can be asked for.
 
@@ -170,8 +171,13 @@ def _state_of(view: JobView) -> str:
 
 def load_ipython_extension(ipython: Any) -> None:
     """`%load_ext elasticdl.sql.notebook` gives `%%elasticdl [--db URL] [-n NS]`."""
-    ipython.register_magic_function(line_magic, "line", "elasticdl")
-    ipython.register_magic_function(magic, "cell", "elasticdl")
+
+    def elasticdl(line: str, cell: str | None = None) -> Answers:
+        # The options may have `{url}` of the notebook, a statement's text is its own.
+        return magic(line if cell is None else ipython.var_expand(line), cell)
+
+    setattr(elasticdl, _NO_EXPANSION, True)
+    ipython.register_magic_function(elasticdl, "line_cell", "elasticdl")
 
 
 class _Line(argparse.ArgumentParser):
@@ -182,17 +188,10 @@ class _Line(argparse.ArgumentParser):
         raise SpecError(f"%%elasticdl: {message}; expected {usage}")
 
 
-def line_magic(line: str) -> Answers:
-    """Run a line, which is a statement itself."""
-    return sql(line)
-
-
-# Of IPython, which puts variables for `{name}` in a line: this one is the engine's.
-vars(line_magic)["_ipython_magic_no_var_expand"] = True
-
-
-def magic(line: str, cell: str) -> Answers:
-    """Run a cell's statements; the line has options."""
+def magic(line: str, cell: str | None = None) -> Answers:
+    """Run a cell's statements; a line alone is a statement itself."""
+    if cell is None:
+        return sql(line)
     parser = _Line("%%elasticdl", add_help=False, allow_abbrev=False)
     parser.add_argument("--db", default="")
     parser.add_argument("--models-dir", default="")

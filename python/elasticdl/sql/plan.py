@@ -300,10 +300,11 @@ class Identity:
 
 @dataclass(frozen=True)
 class Hash:
-    """A hash of the value, below `buckets`."""
+    """A hash of the value, below `buckets`; of parts that are `whole` the number."""
 
     of: Source | Split
     buckets: int
+    whole: bool = False
 
 
 @dataclass(frozen=True)

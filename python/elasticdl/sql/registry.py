@@ -301,7 +301,11 @@ class Registry:
         plain = re.sub(r"[^A-Za-z0-9_]+", "-", table)[-60:]
         place = self.root / _ANSWERS / f"{plain}-{secrets.token_hex(4)}.parquet"
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(parquet, place)
+        try:
+            shutil.copyfile(parquet, place)
+        except OSError:
+            place.unlink(missing_ok=True)
+            raise
         return place
 
     def _dropped(self, name: str) -> list[int]:

@@ -293,6 +293,26 @@ def test_values_with_weights_count_by_them(tmp_path: Path) -> None:
         assert not encoded[3].any()
 
 
+def test_whole_numbers_in_a_text_are_the_category_themselves(tmp_path: Path) -> None:
+    query = "SELECT '3,17' AS t, '3:0.5,17' AS w, i % 2 AS y FROM range(9) t(i)"
+    columns = (
+        "INDICATOR(CATEGORY_ID(SPARSE(t, 9, ',', int), 20)), "
+        "INDICATOR(CATEGORY_ID(SPARSE(w, 9, ',', int, ':', float), 20)), "
+        "EMBEDDING(CATEGORY_ID(SPARSE(t, 9, ',', int), 20), 3, 'sum')"
+    )
+    texts = ["3,17", " 0 , 19 ", ",3,,3", "20,-1", "9" * 18, "1.0", NULL_TEXT, ""]
+    weights = ["3:0.5,17", "0:2", "19:-1", "20:3", "x:4", ":5", NULL_TEXT, ""]
+    hot, weighted, summed = _trained(query, columns, tmp_path, t=texts, w=weights)
+    # No part is 0, then the numbers from 0; the last is of all others.
+    places = [set(np.flatnonzero(row).tolist()) - {0} for row in hot]
+    assert places == [{4, 18}, {1, 20}, {4}, {21}, {21}, {21}, {21}, set()]
+    found = [dict(zip(np.flatnonzero(r), r[r != 0], strict=True)) for r in weighted]
+    assert found[:5] == [{4: 0.5, 18: 1.0}, {1: 2.0}, {20: -1.0}, {21: 3.0}, {21: 4.0}]
+    np.testing.assert_allclose(summed[3], 2 * summed[4], rtol=1e-6)
+    assert not summed[7].any()
+    assert np.isfinite(summed).all()
+
+
 def test_a_text_of_numbers_is_read_and_any_other_one_has_their_means(
     tmp_path: Path,
 ) -> None:

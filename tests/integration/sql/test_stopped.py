@@ -45,19 +45,90 @@ def test_a_statement_that_is_stopped_leaves_no_rows_and_no_trace(
     assert not list(models.iterdir())
 
 
+class _Prompt:
+    """`elasticdl sql` in a terminal of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self._said = b""
+        self.pid, self._terminal = pty.fork()
+        if not self.pid:
+            environ = {**os.environ, "HOME": str(home), "TERM": "dumb"}
+            words = [sys.executable, "-c", _PROGRAM, "sql"]
+            os.execve(sys.executable, words, environ)
+
+    def write(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    def read_to(self, word: str) -> str:
+        """Return what it says up to a word."""
+        while word.encode() not in self._said:
+            self._said += os.read(self._terminal, 1000)
+        before, _, self._said = self._said.partition(word.encode())
+        return before.decode()
+
+    def end(self) -> int:
+        """Return its exit code, once it has ended."""
+        with contextlib.suppress(OSError):  # nobody has the terminal open any more
+            while os.read(self._terminal, 1000):
+                pass
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+
+def _processes_of(home: Path) -> set[int]:
+    """Return the processes that have a folder as their home."""
+    mark = f"HOME={home}\0".encode()
+    found = set()
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in file.read_bytes():
+                found.add(int(file.parent.name))
+    return found
+
+
 def test_a_prompt_that_is_told_to_end_ends(tmp_path: Path) -> None:
     """It took SIGTERM for Ctrl-C, which drops a line, and went on."""
-    pid, terminal = pty.fork()
-    if not pid:
-        environ = {**os.environ, "HOME": str(tmp_path), "TERM": "dumb"}
-        words = [sys.executable, "-m", "elasticdl.cli.main", "sql"]
-        os.execve(sys.executable, words, environ)
-    said = b""
-    while b"sql>" not in said:
-        said += os.read(terminal, 1000)
-    os.kill(pid, signal.SIGTERM)
-    with contextlib.suppress(OSError):  # of a terminal that nobody has open any more
-        while os.read(terminal, 1000):
-            pass
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGINT
+    prompt = _Prompt(tmp_path)
+    prompt.read_to("sql>")
+    os.kill(prompt.pid, signal.SIGTERM)
+    assert prompt.end() == 128 + signal.SIGINT
+
+
+_LONG = (
+    "SELECT i AS x, i % 2 AS y FROM range(100_000) t(i) TO TRAIN DNNClassifier "
+    "WITH train.epoch = 1000 LABEL y INTO m; SELECT 'behind' || 'it';\r"
+)
+
+
+def test_ctrl_c_stops_a_job_and_not_the_prompt(tmp_path: Path) -> None:
+    prompt = _Prompt(tmp_path)
+    prompt.read_to("sql>")
+    prompt.write(_LONG)
+    prompt.read_to("step ")  # of the job's first lines
+    assert len(_processes_of(tmp_path)) > 2
+    prompt.write("\x03")
+    prompt.read_to("stopping: ")
+    told = prompt.read_to("sql>")
+    assert "error: job m did not succeed: stopped" in told
+    assert "behindit" not in told
+    assert _processes_of(tmp_path) == {prompt.pid}
+    prompt.write("SELECT 6 * 7 AS answer;\r")
+    assert "42" in prompt.read_to("42") + "42"
+    prompt.write("SHOW MODELS;\r")
+    prompt.read_to("evaluation")
+    assert "m@1" not in prompt.read_to("sql>")
+    prompt.write("exit\r")
+    assert prompt.end() == 0
+
+
+def test_a_prompt_that_is_told_to_end_while_a_job_runs_ends_behind_it(
+    tmp_path: Path,
+) -> None:
+    """It stopped the job, and asked for the next statement."""
+    prompt = _Prompt(tmp_path)
+    prompt.read_to("sql>")
+    prompt.write(_LONG)
+    prompt.read_to("step ")
+    os.kill(prompt.pid, signal.SIGTERM)
+    assert prompt.end() == 128 + signal.SIGINT
+    assert not _processes_of(tmp_path)

@@ -21,7 +21,8 @@ _TRAIN = (
     "job.worker.threads = 1, model.hidden_units = [16] "
     "COLUMN DENSE(point, 3, comma), "
     "EMBEDDING(WEIGHTED_CATEGORY(CATEGORY_HASH(SPARSE(tags, 9, ';', int, '='), 40)), "
-    "4, 'sum') LABEL side INTO sides"
+    "4, 'sum'), INDICATOR(CATEGORY_ID(SPARSE(tags, 9, ';', int, '='), 8)) "
+    "LABEL side INTO sides"
 )
 
 

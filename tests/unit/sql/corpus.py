@@ -99,7 +99,12 @@ GOOD: list[tuple[str, str, tuple[str, ...]]] = [
     ("Train", "SELECT a, {'x': 1} AS s FROM t¦ LABEL a INTO m", ("duckdb",)),
     ("Train", "SELECT a[1] FROM t¦ LABEL a INTO m", ("duckdb", "postgres")),
     ("Train", "SELECT a::int FROM t¦ LABEL a INTO m", ("duckdb", "postgres")),
-    ("Train", "SELECT a FROM t¦ LABEL a INTO m WITH optimizer.clipnorm=-1e-3", ALL),
+    (
+        "Train",
+        "SELECT a FROM t¦ LABEL a INTO m WITH optimizer=ftrl, "
+        "optimizer.learning_rate_power=-5e-1",
+        ALL,
+    ),
     ("Train", "SELECT a FROM t¦ TO TRAIN DNNClassifier WITH train.epoch=.5e1,"
      " train.batch_size=1_000 LABEL a INTO m", ALL),
     (
@@ -257,6 +262,31 @@ BAD: list[tuple[str, str]] = [
     (_T + "WITH model.dropout = ¦1.5 LABEL y INTO m", "from 0 to below 1"),
     (_T + "WITH optimizer = ¦adan LABEL y INTO m", "did you mean `adam`?"),
     (_T + "WITH ¦optimizer.momentum = 0.9 LABEL y INTO m", "Adam has no `momentum`"),
+    (_T + "WITH optimizer.clipnorm = 1, ¦optimizer.clipvalue = 1 LABEL y INTO m",
+     "`clipvalue` and `clipnorm` exclude each other"),
+    (_T + "WITH optimizer.learning_rate = ¦-0.1 LABEL y INTO m", "a number above 0"),
+    (_T + "WITH optimizer.learning_rate = ¦'CosineDecay' LABEL y INTO m",
+     "a number above 0"),
+    (_T + "WITH optimizer = sgd, optimizer.momentum = ¦1.5 LABEL y INTO m",
+     "a number from 0 to 1"),
+    (_T + "WITH optimizer.use_ema = true, optimizer.ema_momentum = ¦2 LABEL y INTO m",
+     "a number from 0 to 1"),
+    (_T + "WITH ¦optimizer.ema_momentum = 0.9 LABEL y INTO m",
+     "means nothing without optimizer.use_ema = true"),
+    (_T + "WITH optimizer.gradient_accumulation_steps = ¦1 LABEL y INTO m",
+     "a whole number, 2 or more"),
+    (_T + "WITH job.strategy = 'parameterServer', optimizer.global_clipnorm = 1, "
+     "¦optimizer.gradient_accumulation_steps = 4 LABEL y INTO m", "each PS has some"),
+    (_T + "WITH engine.distribution_strategy = 'ParameterServerStrategy', "
+     "optimizer.global_clipnorm = 1, ¦optimizer.gradient_accumulation_steps = 4 "
+     "LABEL y INTO m", "each PS has some"),
+    (_T + "WITH ¦optimizer.decay_steps = 10 LABEL y INTO m", "has no `decay_steps`"),
+    (_T + "WITH ¦optimizer.loss_scale_factor = 2 LABEL y INTO m", "not take it off"),
+    (_T + "WITH optimizer = rmsprop, ¦optimizer.centered = true LABEL y INTO m",
+     "Keras makes NaN of embeddings"),
+    (_T + "WITH model.activation = ¦'rellu' LABEL y INTO m", "one of relu, gelu"),
+    (_T + "WITH ¦model.kernel_regularizer = 'l2' LABEL y INTO m",
+     "has no `model.kernel_regularizer`"),
     (_T + "WITH validation.fraction = ¦1 LABEL y INTO m", "from 0 to below 1"),
     (_T + "WITH validation.metrics = ¦'AUK' LABEL y INTO m", "did you mean `AUC`?"),
     (_T + "WITH ¦validation.select = 'SELECT 1', validation.key = 'a' LABEL y INTO m",

@@ -174,6 +174,8 @@ def test_a_value_with_any_line_end_takes_one_line_of_a_file(tmp_path: Path) -> N
          "SGD(learning_rate=0.001, momentum=0.9)"),
         ("optimizer.beta_1 = 0.5", "Adam(learning_rate=0.001, beta_1=0.5)"),
         ("optimizer.learning_rate = 0.1", "Adam(learning_rate=0.1)"),
+        # Keras takes no whole number for it.
+        ("optimizer.learning_rate = 1", "Adam(learning_rate=1.0)"),
     ],
 )  # fmt: skip
 def test_the_learning_rate_is_the_documented_one_unless_given(

@@ -120,6 +120,21 @@ def test_what_a_whole_module_would_not_do_is_refused(
     assert any(one.startswith("wide: ") for one in told)
 
 
+def test_parts_are_named_of_a_whole_module_alone(
+    session: Session, tmp_path: Path
+) -> None:
+    """The job would say that the module, which is made, has no such function."""
+    parts = "WITH job.model.loss = 'other', engine.callbacks = 'more'"
+    told = _mistakes(
+        session, f"mine.net.classes {parts}, model.num_classes = 2", tmp_path
+    )
+    assert len(told) == 2
+    assert all("mine.net.classes is a function" in one for one in told)
+    made = _prepared(session, f"mine.net.whole {parts}", tmp_path)
+    assert made.values.job.model.loss == "other"
+    assert made.values.job.model.callbacks == "more"
+
+
 def test_columns_of_a_whole_module_come_as_they_are_and_it_is_said(
     session: Session, tmp_path: Path
 ) -> None:

@@ -85,33 +85,46 @@ def test_the_package_is_a_function_in_python(tmp_path: Path) -> None:
     assert repr(found) == "a\tb\n1\tx<y"
 
 
+class Shell:
+    """What a notebook's shell does with a magic: `$x` and `{x}` become variables."""
+
+    def __init__(self, **variables: str) -> None:
+        self._variables = variables
+        self._magics: dict[str, Any] = {}
+
+    def register_magic_function(self, function: Any, kind: str, name: str) -> None:
+        assert kind == "line_cell"
+        self._magics[name] = function
+
+    def var_expand(self, text: str) -> str:
+        for name, value in self._variables.items():
+            text = text.replace(f"{{{name}}}", value).replace(f"${name}", value)
+        return text
+
+    def run(self, line: str, *cell: str) -> Any:
+        magic = self._magics["elasticdl"]
+        as_it_is = getattr(magic, "_ipython_magic_no_var_expand", False)
+        return magic(line if as_it_is else self.var_expand(line), *cell)
+
+
 def test_the_cell_magic_takes_a_database(tmp_path: Path) -> None:
-    db = tmp_path / "t.duckdb"
-    run = _registered()["cell"]
-    run(f"--db {db} --models-dir {tmp_path}", "CREATE TABLE t AS SELECT 7 AS a")
-    found = run(f"--db {db} --models-dir {tmp_path}", "SELECT a FROM t")
-    assert found.rows == ((7,),)
+    shell = Shell(db=str(tmp_path / "t.duckdb"))
+    notebook.load_ipython_extension(shell)
+    line = f"--db {{db}} --models-dir {tmp_path}"
+    shell.run(line, "CREATE TABLE t AS SELECT 7 AS a")
+    assert shell.run(line, "SELECT a FROM t").rows == ((7,),)
 
 
-def test_a_line_is_a_statement_that_ipython_puts_no_variables_into() -> None:
-    """For `{name}` in a SELECT it put the value of a variable of that name."""
-    run = _registered()["line"]
-    assert run("SELECT '{a}' AS a, '$a' AS b").rows == (("{a}", "$a"),)
-    # What its decorator `no_var_expand` sets.
-    assert vars(run)["_ipython_magic_no_var_expand"]
-
-
-def _registered() -> dict[str, Any]:
-    """Return the magics that IPython is given, by their kind."""
-    found: dict[str, Any] = {}
-
-    class Shell:
-        def register_magic_function(self, function: Any, kind: str, name: str) -> None:
-            assert name == "elasticdl"
-            found[kind] = function
-
-    notebook.load_ipython_extension(Shell())
-    return found
+@pytest.mark.parametrize("in_cell", [False, True])
+def test_no_sign_of_a_statement_is_the_notebooks(in_cell: bool, tmp_path: Path) -> None:
+    """On a line `$HOME` and `{x}` in quotes became variables of the notebook."""
+    shell = Shell(x="5", HOME="home")
+    notebook.load_ipython_extension(shell)
+    texts = ("$HOME", "{x}", "{{x}}", "it's", "\\n", "%s %%", '"', "${x}")
+    listed = ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+    select = f'SELECT {listed}, $$a {{x}}$$, "q" FROM (SELECT 1 AS "q")'
+    given = ("", select) if in_cell else (select,)
+    assert shell.run(*given).rows == ((*texts, "a {x}", 1),)
 
 
 def test_a_wrong_statement_raises_in_python(tmp_path: Path) -> None:

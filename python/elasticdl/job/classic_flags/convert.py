@@ -70,6 +70,13 @@ def unknown_flag(name: str, verb: JobType) -> Problem:
     )  # fmt: skip
 
 
+def is_so_anyway(flag: Flag, text: str) -> bool:
+    """Whether a flag that is refused asks for how ElasticDL works in any case."""
+    aliases = {"yes": "true", "t": "true", "y": "true", "no": "false"}
+    plain = aliases.get(text.lower(), text.lower())
+    return flag.always is not None and plain == flag.always.lower()
+
+
 def job_name(definition: str) -> str:
     """Return a job name from the model's: `mnist.cnn.custom_model`: `mnist-cnn`."""
     parts = definition.split(".")[:-1] or definition.split(".")
@@ -109,10 +116,8 @@ class _Conversion:
 
     def _refuse(self, flag: Flag, given: GivenFlag) -> None:
         text = "true" if given.text is None else given.text
-        aliases = {"yes": "true", "t": "true", "y": "true", "no": "false"}
-        plain = aliases.get(text.lower(), text.lower())
-        if flag.always is not None and plain == flag.always.lower():
-            return  # it asks for what is so anyway
+        if is_so_anyway(flag, text):
+            return
         expected = "it left out"
         if flag.always is not None:
             expected += f", or {flag.always}, as it always is"

@@ -5,8 +5,10 @@ Owns the cursor once it is open. Called by `servers`. Must not open anything.
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,9 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from elasticdl.errors import DataError
 from elasticdl.sql.data import tables, types, types_postgresql
 from elasticdl.sql.plan import PREVIEW_ROWS, Column, Kind, Preview, Schema
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BATCH_ROWS = 8192  # Rows on their way: a few MB, whatever the table's size.
 # What MySQL's protocol calls types.
 _MYSQL_DECIMAL, _MYSQL_FLOAT, _MYSQL_TIME = 246, 4, 11
@@ -83,6 +87,7 @@ class ServerRows:
         texts = [name for name, kind in fields if pa.types.is_string(kind)]
         with (
             _without_collector(),
+            _naming(path),
             parquet.ParquetWriter(
                 path,
                 schema,
@@ -117,6 +122,20 @@ def _of_mysql(name: str, values: Sequence[Any], described: Sequence[Any]) -> Col
     if code == _MYSQL_TIME and found.kind is Kind.TIME and not found.lost:
         return replace(found, stated=types.SPAN)
     return found
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file that a full disk does not take; the library does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise DataError(
+            f"the query's rows have no room: {path}: {os.strerror(error.errno)}; make "
+            "room there"
+        ) from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ be downloaded are never loaded.
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -39,6 +40,9 @@ MEMORY_LIMIT = "600MiB"
 _STAGED_ROWS = 61_440  # Of a row group of staged rows: read again as a whole.
 _FEWEST_ROWS = 2_048  # The engine makes no smaller ones.
 _GROUP_BYTES = 2**25  # Each thread has a row group in memory, some even two.
+# Parts of the engine's plan that give rows as they come.
+_STREAMING = ("PROJECTION", "FILTER", "UNNEST", "UNION", "STREAMING_LIMIT", "RANGE",
+              "STREAMING_WINDOW", "GENERATE_SERIES", "EMPTY_RESULT")  # fmt: skip
 # Kinds of values whose size is not that of their type.
 _OF_ANY_SIZE = (Kind.TEXT, Kind.ARRAY, Kind.OTHER)
 
@@ -115,7 +119,8 @@ class Embedded:
                 relation = self.connection.sql(select)
                 if relation is None:
                     raise DataError("the statement before TO returns no rows")
-                yield EmbeddedRows(relation)
+                streams = _streams(self.connection, select)
+                yield EmbeddedRows(relation, self.connection, streams)
         except duckdb.Error as error:
             raise failed(error, doing="the query failed") from error
         finally:
@@ -233,9 +238,30 @@ def _as_it_came(name: str, stored: str, came: Schema) -> str:
 
 @dataclass(frozen=True)
 class EmbeddedRows:
-    """A query of the embedded engine, bound but not run yet."""
+    """A query of the embedded engine, bound but not run yet.
+
+    What is read of it before all rows are written is kept in a table of its
+    transaction: all rows, where the first ones take as long (groups, joins, an order).
+    """
 
     relation: Any
+    connection: Any
+    streams: bool
+
+    @cached_property
+    def _kept(self) -> Any:
+        rows = self.relation.limit(PREVIEW_ROWS) if self.streams else self.relation
+        name = f"rows_{secrets.token_hex(8)}"  # of no table of the user's
+        rows.query(name, f"CREATE TEMP TABLE {name}_kept AS FROM {name}")
+        return self.connection.sql(f"FROM {name}_kept")
+
+    def _whole(self) -> Any:
+        """Return what has all rows."""
+        if "_kept" not in self.__dict__:
+            return self.relation
+        ((number,),) = self._kept.aggregate("count(*)").fetchall()
+        partly = self.streams and number >= PREVIEW_ROWS
+        return self.relation if partly else self._kept
 
     @cached_property
     def schema(self) -> Schema:
@@ -244,7 +270,7 @@ class EmbeddedRows:
 
     @cached_property
     def preview(self) -> Preview:
-        table = self.relation.limit(PREVIEW_ROWS).to_arrow_table()
+        table = self._kept.limit(PREVIEW_ROWS).to_arrow_table()
         values = {
             column.name: tuple(map(types.plain, found.to_pylist()))
             for column, found in zip(self.schema.columns, table.columns, strict=True)
@@ -259,12 +285,11 @@ class EmbeddedRows:
         del kept  # A column has values of one type.
         columns = zip(self.relation.columns, self.relation.types, strict=True)
         staged = [one for one in (_staged(name, kind) for name, kind in columns) if one]
-        relation = self.relation
+        size = self._group_rows()
+        relation = self._whole()
         if staged:
             relation = relation.project(f"* REPLACE ({', '.join(staged)})")
-        relation.write_parquet(
-            str(path), compression="lz4_raw", row_group_size=self._group_rows()
-        )
+        relation.write_parquet(str(path), compression="lz4_raw", row_group_size=size)
         return count_rows(path)
 
     def _group_rows(self) -> int:
@@ -277,10 +302,30 @@ class EmbeddedRows:
         if not texts:
             return _STAGED_ROWS
         wide = " + ".join(f"coalesce(avg({text}), 0)" for text in texts)
-        found = self.relation.limit(_FEWEST_ROWS).aggregate(f"{wide} AS wide")
+        found = self._kept.limit(_FEWEST_ROWS).aggregate(f"{wide} AS wide")
         ((width,),) = found.fetchall()
         fitting = int(_GROUP_BYTES / max(width, 1.0)) // _FEWEST_ROWS * _FEWEST_ROWS
         return max(_FEWEST_ROWS, min(_STAGED_ROWS, fitting))
+
+
+def _streams(connection: Any, select: str) -> bool:
+    """Whether the first rows of a query are there without all that it reads."""
+    duckdb = import_duckdb()
+    try:
+        found = connection.execute(f"EXPLAIN (FORMAT json) {select}").fetchall()
+    except duckdb.Error:  # as of SHOW and CALL
+        return True
+    plan = json.loads(found[0][1])
+    return all(
+        name in _STREAMING or name.endswith("_SCAN") or name.startswith("READ_")
+        for name in _operators(plan)
+    )
+
+
+def _operators(plan: list[dict[str, Any]]) -> Iterator[str]:
+    for one in plan:
+        yield one["name"].strip()
+        yield from _operators(one.get("children", []))
 
 
 def _staged(column: str, kind: Any) -> str:

@@ -78,6 +78,12 @@ def join(
     return embedded.count_rows(out)
 
 
+def beside(staged: Staged, parts: Path) -> str:
+    """Return a query of the embedded engine: rows with what a job wrote for them."""
+    answers = f"FROM {file_literal(parts, 'part-*.parquet')} ORDER BY record"
+    return f"FROM {file_literal(staged.path)} POSITIONAL JOIN ({answers})"
+
+
 def count_without(out: Path, names: Names) -> int:
     """Return in how many rows of a joined file the model had no number to say."""
     with embedded.working(out.parent) as connection:

@@ -22,6 +22,8 @@ _DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db.duckdb")
 _SQLITE_ENDINGS = (".sqlite", ".sqlite3")
 NO_COLUMNS = Schema(())
 BLANKS = " \t\n\r\f"  # Around a number in a text.
+# Of a disk that is full, somewhere in the text.
+_NOT_WRITTEN = re.compile(r'Could not write file \\?"(.+?)\\?": ([^"]+)')
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
@@ -171,9 +173,15 @@ def one_line(error: BaseException, secret: str = "") -> str:
     return without_secret(text)
 
 
-def failed(error: BaseException, *, doing: str, secret: str = "") -> DataError:
+class EngineError(DataError):
+    """What the engine said; of rows that it read or wrote, not of a model's."""
+
+
+def failed(error: BaseException, *, doing: str, secret: str = "") -> EngineError:
     """Return the engine's refusal as an error of ours."""
-    return DataError(f"{doing}: {one_line(error, secret)}")
+    told = one_line(error, secret)
+    full = _NOT_WRITTEN.search(told)
+    return EngineError(f"{doing}: {full[1]}: {full[2]}" if full else f"{doing}: {told}")
 
 
 def quoted(name: str) -> str:

@@ -27,7 +27,7 @@ from elasticdl.sql.remote.messages import Step, to_tree
 from elasticdl.sql.remote.module import ZOO
 from elasticdl.sql.running import train
 from elasticdl.sql.running.questions import NO_ROWS, Question, parts_of
-from elasticdl.sql.running.session import Session
+from elasticdl.sql.running.session import KeptError, Session
 from elasticdl.sql.running.statements import run_one
 from elasticdl.sql.statements import Statement, Train
 
@@ -132,8 +132,15 @@ def _finish(step: Step, session: Session) -> dict[str, Any]:
     about = read_description(session.registry.find(step.model))
     question = _question(step, session)
     finish = parts_of(question).finish
-    answers = finish(session, question, about, folder, step.metrics)
-    shutil.rmtree(folder, ignore_errors=True)
+    kept = False
+    try:
+        answers = finish(session, question, about, folder, step.metrics)
+    except KeptError:
+        kept = True
+        raise
+    finally:
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
     return {"answers": to_tree(answers)}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from elasticdl.errors import SpecError
 from elasticdl.job.spec.problems import did_you_mean
+from elasticdl.sql import attributes, flags
 from elasticdl.sql.models import OWN, ModelKind, find_model
 from elasticdl.sql.needs import sources
 from elasticdl.sql.plan import TrainPlan
@@ -227,8 +228,20 @@ def _mistakes(statement: Train, own: OwnModel) -> Iterator[Problem]:
         if name not in given:
             told = f"{definition} needs `{name}`; expected WITH model.{name} = ..."
             yield Problem(statement.model.at, told)
-    if own.classic:
-        yield from _of_whole_module(statement, definition)
+    others = _of_whole_module if own.classic else _of_function
+    yield from others(statement, definition)
+
+
+def _of_function(statement: Train, definition: str) -> Iterator[Problem]:
+    """Yield names of parts of a module: it is made of the statement."""
+    for attribute in statement.attributes:
+        field = flags.field_of(attribute.key)
+        if field.removeprefix("model.") in attributes.PARTS:
+            told = (
+                f"job.{field} names a part of a whole module, and {definition} is a "
+                "function; take it out"
+            )
+            yield Problem(attribute.at, told)
 
 
 def _of_whole_module(statement: Train, definition: str) -> Iterator[Problem]:

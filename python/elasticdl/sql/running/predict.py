@@ -16,10 +16,15 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql.data import embedded, results, shards
 from elasticdl.sql.data.results import Names
 from elasticdl.sql.data.shards import Staged
-from elasticdl.sql.data.source import NO_COLUMNS, file_literal, literal
+from elasticdl.sql.data.source import (
+    NO_COLUMNS,
+    EngineError,
+    file_literal,
+    literal,
+)
 from elasticdl.sql.plan import Schema
 from elasticdl.sql.registry import Description
-from elasticdl.sql.running.session import Answer, Session, Table, Told
+from elasticdl.sql.running.session import Answer, KeptError, Session, Table, Told
 from elasticdl.sql.running.staging import stage, staged_in
 from elasticdl.sql.statements import Name, Predict
 
@@ -71,8 +76,16 @@ def finish(
     staged = staged_in(folder)
     names = _names(statement, staged)
     out = folder / "predicted.parquet"
-    results.join(staged, folder / "outputs", out, label=about.label, names=names)
-    without = results.count_without(out, names)
+    try:
+        results.join(staged, folder / "outputs", out, label=about.label, names=names)
+        without = results.count_without(out, names)
+    except (EngineError, OSError) as error:  # as of a disk that is full
+        out.unlink(missing_ok=True)
+        raise KeptError(
+            f"{error}; make room: a job's answers stay in {folder}, and "
+            f"{results.beside(staged, folder / 'outputs')} has them as the model gave "
+            "them"
+        ) from error
     if without:
         rows = "1 row has" if without == 1 else f"{without:,} rows have"
         session.say(
@@ -86,9 +99,12 @@ def finish(
         # Others may have put rows there while the job ran.
         _refuse_loss(session, statement, staged)
         number = put(session, table, out, staged.schema)
-    except (DataError, SpecError) as error:
+    except (DataError, SpecError, OSError) as error:
         # A job of hours made them.
-        kept = session.registry.keep_answers(table, out)
+        try:
+            kept = session.registry.keep_answers(table, out)
+        except OSError:
+            raise KeptError(f"{error}; the answers are kept in {out}") from error
         raise DataError(f"{error}; the answers are kept in {kept}") from error
     lines = [f"{number:,} rows with {_added(about, names)} in {table}"]
     if not session.source.keeps_tables and not table.endswith(_FILE_ENDINGS):

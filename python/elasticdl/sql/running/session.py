@@ -5,13 +5,15 @@ Owns these types. Made by `cli.sql`, the prompt and notebooks. Must not do anyth
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, Protocol
 
+from elasticdl.errors import DataError
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.sql.data.source import Source
@@ -19,6 +21,11 @@ from elasticdl.sql.registry import Registry
 from elasticdl.sql.statements import Statement
 
 SHOWN_ROWS = 40  # More do not fit a screen.
+
+
+class KeptError(DataError):
+    """A job's answers have no place; the message names the folder that has them."""
+
 
 # Runs a job to its end; raises an ElasticDLError unless it succeeded.
 RunJob = Callable[[ValuesFile], JobReport]
@@ -89,6 +96,14 @@ class Session:
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
-        """Give a folder that is gone afterwards."""
-        with TemporaryDirectory(prefix="elasticdl-sql-", dir=self.work_dir) as name:
-            yield Path(name)
+        """Give a folder that is gone afterwards, unless answers are left in it."""
+        folder = Path(mkdtemp(prefix="elasticdl-sql-", dir=self.work_dir))
+        kept = False
+        try:
+            yield folder
+        except KeptError:
+            kept = True
+            raise
+        finally:
+            if not kept:
+                shutil.rmtree(folder, ignore_errors=True)

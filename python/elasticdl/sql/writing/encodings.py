@@ -279,8 +279,8 @@ class EncodingWriter:
                 self.note(f"{of.column}: a number below {buckets:,}; others are last")
                 self._call(name, "identified", self._input(of), str(buckets))
                 return Ids(name, buckets + 1)
-            case Hash(of, buckets):
-                return self._hashed(of, buckets)
+            case Hash(of, buckets, whole):
+                return self._hashed(of, buckets, whole=whole)
             case Cross(of, buckets):
                 return self._crossed(of, buckets)
             case Concat(of):
@@ -368,32 +368,47 @@ class EncodingWriter:
         longest = max(1, found.longest)
         return f"Split({literal(of.delimiter)}, {longest})({self._input(of.of)})"
 
-    def _hashed(self, of: Source | Split, buckets: int) -> Ids:
+    def _hashed(self, of: Source | Split, buckets: int, *, whole: bool) -> Ids:
         name = self.name(f"{self._feature(of)}_id")
         found = self.statistics.of(measured(of))
         array = isinstance(of, Source) and of.several
         several = isinstance(of, Split) or array
         if isinstance(of, Split) and of.pair:
-            return self._weighted(of, max(1, found.longest), name, buckets)
+            longest = max(1, found.longest)
+            return self._weighted(of, longest, name, buckets, whole=whole)
         what = "parts of " + of.of.column if isinstance(of, Split) else of.column
+        if whole:
+            self.note(f"{what}: numbers below {buckets:,}; others are last")
+            self.helpers.add("Numbered")
+            parts = self._value(of, found)
+            self.lines.append(f"    {name} = Numbered({buckets})({parts})")
+            return Ids(name, buckets + 2, several=True, padded=True)
         self.note(f"{what}: hashed, NULL has an entry of its own")
         # `hashed` has 0 for NULL, which also fills arrays up.
         helper = "parts_hashed" if isinstance(of, Split) else "hashed"
         self._call(name, helper, self._value(of, found), str(buckets))
         return Ids(name, buckets + 1, several=several, padded=several)
 
-    def _weighted(self, of: Split, longest: int, name: str, buckets: int) -> Ids:
+    def _weighted(
+        self, of: Split, longest: int, name: str, buckets: int, *, whole: bool
+    ) -> Ids:
         feature = self._feature(of)
         pairs, parts = self.name(f"{feature}_pairs"), self.name(f"{feature}_parts")
         weights = self.name(f"{feature}_weights")
         self.helpers.add("Weighted")
-        self.note(f"parts of {of.of.column}: hashed, each with its weight")
+        how = f"numbers below {buckets:,}, others last" if whole else "hashed"
+        self.note(f"parts of {of.of.column}: {how}, each with its weight")
         signs = literal(of.delimiter), literal(of.pair), str(longest)
         self.lines.append(call(f"{pairs} = Weighted", signs, indent=4))
         given = [self._input(of.of)]
         self.lines.append(call(f"{parts}, {weights} = {pairs}", given, indent=4))
-        self._call(name, "parts_hashed", parts, str(buckets))
         size = buckets + 1
+        if whole:
+            self.helpers.add("Numbered")
+            self.lines.append(f"    {name} = Numbered({buckets})({parts})")
+            size += 1
+        else:
+            self._call(name, "parts_hashed", parts, str(buckets))
         return Ids(name, size, several=True, padded=True, weights=weights)
 
     def _crossed(self, of: tuple[Source | Category, ...], buckets: int) -> Ids:

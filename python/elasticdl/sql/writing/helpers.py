@@ -212,6 +212,29 @@ class Weighted(layers.Layer):
         signs = {"delimiter": self.delimiter, "pair": self.pair}
         return {**super().get_config(), **signs, "longest": self.longest}
 '''
+NUMBERED = '''\
+@keras.saving.register_keras_serializable("elasticdl_sql")
+class Numbered(layers.Layer):
+    """Reads parts as numbers below `buckets`, from 1; others are last, "" is 0."""
+
+    def __init__(self, buckets, **kwargs):
+        super().__init__(**kwargs)
+        self.buckets = buckets
+
+    def call(self, x):
+        x = tf.strings.strip(x)
+        is_number = tf.strings.regex_full_match(x, "[0-9]{1,18}")
+        numbers = tf.strings.to_number(tf.where(is_number, x, "-1"), tf.int64)
+        inside = tf.logical_and(numbers >= 0, numbers < self.buckets)
+        numbers = tf.where(inside, numbers + 1, self.buckets + 1)
+        return tf.where(tf.equal(x, ""), tf.zeros_like(numbers), numbers)
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor(x.shape, dtype="int64")
+
+    def get_config(self):
+        return {**super().get_config(), "buckets": self.buckets}
+'''
 NUMBERS = '''\
 @keras.saving.register_keras_serializable("elasticdl_sql")
 class Numbers(layers.Layer):
@@ -240,7 +263,12 @@ class Numbers(layers.Layer):
         config = super().get_config()
         return {**config, "delimiter": self.delimiter, "means": self.means}
 '''
-LAYERS = {"Split": SPLIT, "Weighted": WEIGHTED, "Numbers": NUMBERS}
+LAYERS = {
+    "Split": SPLIT,
+    "Weighted": WEIGHTED,
+    "Numbered": NUMBERED,
+    "Numbers": NUMBERS,
+}
 # What a helper is made of besides Keras.
 NEEDS = {
     "read_integers": ("read_vocabulary",),

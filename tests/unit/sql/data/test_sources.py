@@ -328,3 +328,43 @@ def test_ctrl_c_is_itself_while_the_engine_works(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="another"), embedded.working(tmp_path):
         raise RuntimeError("another")
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "times"),
+    [
+        ("SELECT seen(x) AS s, x, t FROM t ORDER BY t", 1),
+        ("SELECT max(seen(x)) AS s, x, min(t) AS t FROM t GROUP BY x", 1),
+        ("SELECT a.x AS x, b.s AS s, a.t FROM t a JOIN (SELECT x, seen(x) AS s FROM t) "
+         "b ON a.x = b.x", 1),
+        ("SELECT x, x AS s, t FROM t WHERE seen(x) < 500", 1),
+        # What gives rows as it reads gives the first ones twice.
+        ("SELECT seen(x) AS s, x, t FROM t", 1.5),
+    ],
+)  # fmt: skip
+def test_a_query_of_the_embedded_engine_is_run_once(
+    tmp_path: Path, query: str, times: float
+) -> None:
+    """Groups, joins and an order were computed three times."""
+    number = 100_000
+    calls = 0
+
+    def seen(x: int) -> int:
+        nonlocal calls
+        calls += 1
+        return x
+
+    with embedded.connect(spill=tmp_path) as connection:
+        kinds = (["BIGINT"], "BIGINT")
+        connection.create_function("seen", seen, *kinds, side_effects=True)
+        connection.execute(
+            f"CREATE TABLE t AS SELECT i AS x, 't' || i AS t FROM range({number}) r(i)"
+        )
+        source = embedded.Embedded(connection, keeps_tables=False)
+        with source.rows(query) as rows:
+            assert rows.preview.values["t"][0].startswith("t")
+            written = rows.write(tmp_path / "rows.parquet")
+            assert rows.preview.complete == (written < 10_000)
+        assert connection.execute("SHOW TABLES").fetchall() == [("t",)]
+    assert written == (500 if "WHERE" in query else number)
+    assert calls <= number * times
