@@ -78,13 +78,15 @@ class _OfTheCourse:
 class _Monitor:
     """Whether a metric improved by at least `min_delta`."""
 
-    def __init__(self, parameters: Mapping[str, Any]) -> None:
+    def __init__(
+        self, parameters: Mapping[str, Any], *, best: float | None = None
+    ) -> None:
         self.name = str(parameters.get("monitor", "val_loss"))
         mode = parameters.get("mode", "auto")
         known = any(word in self.name for word in _GREATER_IS_BETTER)
         self._sign = 1.0 if mode == "max" or (mode != "min" and known) else -1.0
         self._min_delta = abs(float(parameters.get("min_delta", 0.0) or 0.0))
-        self.best: float | None = None
+        self.best = best
         self._warned = False
 
     def value(self, metrics: Mapping[str, float]) -> float | None:
@@ -245,9 +247,9 @@ class BestModel:
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         """Take the parameters of keras.callbacks.ModelCheckpoint."""
-        self._monitor = _Monitor(parameters)
         threshold = parameters.get("initial_value_threshold")
-        self._monitor.best = None if threshold is None else float(threshold)
+        best = None if threshold is None else float(threshold)
+        self._monitor = _Monitor(parameters, best=best)
         self._best_only = bool(parameters.get("save_best_only", True))
 
     def kept(self, metrics: Mapping[str, float], target: ExportTarget) -> None:
