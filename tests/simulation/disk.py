@@ -147,13 +147,23 @@ def _open(
     fd = real_os.open(name, flags, mode, dir_fd=dir_fd)
     if disk is not None:
         disk.paths[fd] = path
-        process = current_process()
-        if process is not None:
-            opened = process.__dict__.setdefault("fds", {})
-            if not opened:
-                process.closers.append(lambda: _close_all(process))
-            opened[fd] = None
+    return _owned(fd)
+
+
+def _owned(fd: int) -> int:
+    """Have a handle closed with its process, if it was not before."""
+    process = current_process()
+    if process is not None:
+        opened = process.__dict__.setdefault("fds", {})
+        if not opened:
+            process.closers.append(lambda: _close_all(process))
+        opened[fd] = None
     return fd
+
+
+def _pipe() -> tuple[int, int]:
+    reading, writing = real_os.pipe()
+    return _owned(reading), _owned(writing)
 
 
 def _close(fd: int) -> None:
@@ -306,7 +316,7 @@ os = _module(
     "os", real_os, open=_open, close=_close, pwrite=_pwrite, write=_write,
     fsync=_sync, fdatasync=_sync, ftruncate=_ftruncate, _exit=_exit, getpid=_getpid,
     fdopen=_fdopen, mkdir=_mkdir, rename=_rename, replace=_rename, unlink=_unlink,
-    setpriority=lambda *_: None,
+    pipe=_pipe, dup=lambda fd: _owned(real_os.dup(fd)), setpriority=lambda *_: None,
 )  # fmt: skip
 tempfile = _module("tempfile", real_tempfile, mkstemp=_mkstemp)
 paths = _module("pathlib", pathlib, Path=Path)
