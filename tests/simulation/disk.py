@@ -170,6 +170,8 @@ def _close(fd: int) -> None:
     process = current_process()
     if process is not None:
         if fd not in process.__dict__.get("fds", {fd: None}):
+            if not process.alive:  # what it had open was closed with it
+                return
             raise OSError(errno.EBADF, "closed already")
         process.__dict__.get("fds", {}).pop(fd, None)
     real_os.close(fd)
