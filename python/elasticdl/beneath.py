@@ -103,7 +103,12 @@ class Folder:
 
     def remove_tree(self, name: str) -> None:
         """Remove a folder with all that is in it. Raises OSError."""
-        shutil.rmtree(_one(name), dir_fd=self._handle)
+        try:
+            shutil.rmtree(_one(name), dir_fd=self._handle)
+        except RecursionError:
+            words = "folders in it are nested too deeply"
+            place = str(self.path / name)
+            raise OSError(errno.ENAMETOOLONG, words, place) from None
 
     def flush(self) -> None:
         """Flush the folder, so that its names survive a power cut. Raises OSError."""
@@ -180,6 +185,6 @@ def read_text(path: Path, *, root: Path) -> str:
 
 def _one(name: str) -> str:
     """Return a name that is one step down. Raises OSError for any other."""
-    if name in ("", ".", "..") or "/" in name:
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise OSError(errno.EINVAL, "is no name of a file", name)
     return name

@@ -13,7 +13,6 @@ import errno
 import fcntl
 import itertools
 import logging
-import shutil
 import time
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -157,7 +156,8 @@ def move_aside(root: Path) -> Path:
         for number in range(1, KEPT_ASIDE + 1)
     ]
     if places[-1].exists():
-        shutil.rmtree(places[-1])
+        with opened(root.parent, root=root.parent) as above:
+            above.remove_tree(places[-1].name)
     for newer, older in reversed(list(itertools.pairwise(places))):
         if newer.exists():
             newer.rename(older)
