@@ -83,7 +83,7 @@ def test_a_link_itself_can_be_replaced_and_removed(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def nested(path: Path, depth: int, name: str = "d") -> Iterator[None]:
-    """Folders in one another, more than Python itself can remove; they go in the end."""
+    """Make folders in one another that Python cannot remove; they go at the end."""
     path.mkdir()
     handle = os.open(path, os.O_RDONLY)
     for _ in range(depth):

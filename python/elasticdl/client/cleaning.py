@@ -77,25 +77,28 @@ def look(
     for name, source in to_come.items():
         needed[name] = needed.get(name, frozenset()) | set(Path(source).parts)
     for path in folders:
-        condition = inspect(JobDir(path))
-        if condition is Condition.ABSENT:
+        seen = _seen(path, now)
+        if seen.condition is Condition.ABSENT:
             continue  # somebody else's folder
-        size, newest = 0, path.stat().st_mtime
-        try:
-            for found in _contents(path):
-                newest = max(newest, found.st_mtime)
-                size += found.st_size if stat.S_ISREG(found.st_mode) else 0
-        except OSError:
-            yield JobFolder(path, condition, 0.0, 0, kept=_TOO_DEEP)
-            continue
-        seen = JobFolder(path, condition, max(0.0, now - newest), size)
         users = sorted(
             other for other, names in needed.items() if path.name in names - {""}
         )
         yield replace(
             seen,
-            kept=_why_kept(seen, older_seconds, conditions, users),
+            kept=seen.kept or _why_kept(seen, older_seconds, conditions, users),
         )
+
+
+def _seen(path: Path, now: float) -> JobFolder:
+    condition = inspect(JobDir(path))
+    size, newest = 0, path.stat().st_mtime
+    try:
+        for found in _contents(path):
+            newest = max(newest, found.st_mtime)
+            size += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    except OSError:
+        return JobFolder(path, condition, 0.0, 0, kept=_TOO_DEEP)
+    return JobFolder(path, condition, max(0.0, now - newest), size)
 
 
 def _why_kept(
