@@ -142,8 +142,12 @@ def meant(path: Path) -> list[Complete]:
     of several runs.
     """
     path = Path(path)
-    named = parse_version_dir(path.name) is not None and path.is_dir()
-    if (path / MANIFEST).exists() or named:
+    try:
+        named = parse_version_dir(path.name) is not None and path.is_dir()
+        named = named or (path / MANIFEST).exists()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    if named:
         return [(path, read_manifest(path))]
     found = of_one_run(path) or of_one_run(JobDir(path).checkpoints_dir)
     if found:
