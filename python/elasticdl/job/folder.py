@@ -155,7 +155,9 @@ def move_aside(root: Path) -> Path:
         root.with_name(f"{root.name}{ASIDE_MARK}{number}")
         for number in range(1, KEPT_ASIDE + 1)
     ]
-    if places[-1].exists():
+    if places[-1].is_symlink():
+        places[-1].unlink()
+    elif places[-1].exists():
         with opened(root.parent, root=root.parent) as above:
             above.remove_tree(places[-1].name)
     for newer, older in reversed(list(itertools.pairwise(places))):

@@ -14,7 +14,7 @@ import pytest
 from elasticdl.client.local import folder
 from elasticdl.client.local.folder import PreparedJob, RunFile, inspect, prepare
 from elasticdl.errors import JobError
-from elasticdl.job.folder import Condition, JobLock
+from elasticdl.job.folder import KEPT_ASIDE, Condition, JobLock, move_aside
 from elasticdl.job.names import JobDir
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
@@ -153,6 +153,19 @@ def test_a_finished_job_is_moved_aside_and_three_are_kept(tmp_path: Path) -> Non
         "digits~2": "run 2",
         "digits~3": "run 1",
     }
+
+
+def test_a_folder_that_is_a_link_is_moved_aside_and_goes_as_one(tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    big.mkdir()
+    root = tmp_path / "jobs" / "digits"
+    root.parent.mkdir()
+    root.symlink_to(big)
+    for _ in range(KEPT_ASIDE + 1):
+        move_aside(root)
+        root.mkdir()
+    assert big.is_dir()
+    assert not any(path.is_symlink() for path in root.parent.iterdir())
 
 
 def test_another_kind_of_job_does_not_go_on_with_it(tmp_path: Path) -> None:
