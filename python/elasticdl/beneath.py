@@ -47,12 +47,29 @@ class Folder:
         """Close the folder."""
         os.close(self._handle)
 
-    def below(self, name: str, *, make: bool = False) -> Folder:
+    def below(self, name: str) -> Folder:
         """Open a folder in this one. Raises OSError, also for a link."""
-        if make:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(_one(name), dir_fd=self._handle)
         return Folder(self.path / name, self._open(name, _STEP, 0))
+
+    def made(self, name: str, *, durable: bool) -> Folder:
+        """Open a folder in this one; make it if it is not there. Raises OSError.
+
+        `durable`: a power cut leaves it.
+        """
+        try:
+            # First: to make one that is there is refused on NFS where its place may not
+            # be written to.
+            return self.below(name)
+        except FileNotFoundError:
+            pass
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(_one(name), dir_fd=self._handle)
+            if durable:
+                # Who may write into a folder need not be allowed to read it, and to
+                # sync it is to open it for reading.
+                with contextlib.suppress(PermissionError):
+                    self.flush()
+        return self.below(name)
 
     def open(
         self, name: str, flags: int = os.O_RDONLY, mode: int = DEFAULT_MODE
@@ -167,7 +184,7 @@ def opened(path: Path, *, root: Path, make: bool = False) -> Folder:
     folder = Folder(root, os.open(root, _STEP))
     for name in path.relative_to(root).parts:
         with folder as above:
-            folder = above.below(name, make=make)
+            folder = above.made(name, durable=True) if make else above.below(name)
     return folder
 
 

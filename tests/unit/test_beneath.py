@@ -1,6 +1,7 @@
 """What lies below a trusted folder is reached through no link; files alone are read."""
 
 import contextlib
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -62,6 +63,22 @@ def test_what_is_no_file_is_neither_waited_for_nor_read(tmp_path: Path) -> None:
             reader(tmp_path / name, root=tmp_path)
     with pytest.raises(OSError, match="is no file"):
         reader(Path("/dev/zero"), root=Path("/dev"))
+
+
+def test_a_folder_that_is_there_is_not_made_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS refuses that with other errors where the folder above is not writable."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+
+    def refused(*_args: object, **_named: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "mkdir", refused)
+    with opened(tmp_path / "a" / "b", root=tmp_path, make=True) as folder:
+        assert folder.names() == []
+    with pytest.raises(PermissionError):
+        opened(tmp_path / "a" / "c", root=tmp_path, make=True)
 
 
 def test_a_link_itself_can_be_replaced_and_removed(tmp_path: Path) -> None:
