@@ -9,8 +9,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
+from elasticdl.beneath import Folder
 from elasticdl.client.local import folder
 from elasticdl.client.local.folder import PreparedJob, RunFile, inspect, prepare
 from elasticdl.errors import JobError
@@ -228,6 +230,23 @@ def test_a_lock_that_storage_fails_is_not_taken_for_none(
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux has /proc")
+def test_a_finished_job_whose_report_storage_fails_is_not_taken_for_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one of its name would go on with it, and be done at once."""
+    job_dir = run_once(tmp_path, JobState.SUCCEEDED)
+    read = Folder.reader
+
+    def away(folder: Folder, name: str) -> IO[bytes]:
+        if name == job_dir.report_file.name:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return read(folder, name)
+
+    monkeypatch.setattr(Folder, "reader", away)
+    with pytest.raises(OSError, match="Stale"):
+        inspect(job_dir)
+
+
 def test_a_launcher_lives_on_when_the_clock_is_set(tmp_path: Path) -> None:
     job_dir = run_once(tmp_path, None)
     pid, started = folder.own_start()
