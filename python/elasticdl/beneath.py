@@ -47,12 +47,29 @@ class Folder:
         """Close the folder."""
         os.close(self._handle)
 
-    def below(self, name: str, *, make: bool = False) -> Folder:
+    def below(self, name: str) -> Folder:
         """Open a folder in this one. Raises OSError, also for a link."""
-        if make:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(_one(name), dir_fd=self._handle)
         return Folder(self.path / name, self._open(name, _STEP, 0))
+
+    def made(self, name: str, *, durable: bool) -> Folder:
+        """Open a folder in this one; make it if it is not there. Raises OSError.
+
+        `durable`: a power cut leaves it.
+        """
+        try:
+            # First: to make one that is there is refused on NFS where its place may not
+            # be written to.
+            return self.below(name)
+        except FileNotFoundError:
+            pass
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(_one(name), dir_fd=self._handle)
+            if durable:
+                # Who may write into a folder need not be allowed to read it, and to
+                # sync it is to open it for reading.
+                with contextlib.suppress(PermissionError):
+                    self.flush()
+        return self.below(name)
 
     def open(
         self, name: str, flags: int = os.O_RDONLY, mode: int = DEFAULT_MODE
@@ -103,7 +120,12 @@ class Folder:
 
     def remove_tree(self, name: str) -> None:
         """Remove a folder with all that is in it. Raises OSError."""
-        shutil.rmtree(_one(name), dir_fd=self._handle)
+        try:
+            shutil.rmtree(_one(name), dir_fd=self._handle)
+        except RecursionError:
+            words = "folders in it are nested too deeply"
+            place = str(self.path / name)
+            raise OSError(errno.ENAMETOOLONG, words, place) from None
 
     def flush(self) -> None:
         """Flush the folder, so that its names survive a power cut. Raises OSError."""
@@ -162,7 +184,7 @@ def opened(path: Path, *, root: Path, make: bool = False) -> Folder:
     folder = Folder(root, os.open(root, _STEP))
     for name in path.relative_to(root).parts:
         with folder as above:
-            folder = above.below(name, make=make)
+            folder = above.made(name, durable=True) if make else above.below(name)
     return folder
 
 
@@ -180,6 +202,6 @@ def read_text(path: Path, *, root: Path) -> str:
 
 def _one(name: str) -> str:
     """Return a name that is one step down. Raises OSError for any other."""
-    if name in ("", ".", "..") or "/" in name:
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise OSError(errno.EINVAL, "is no name of a file", name)
     return name

@@ -48,12 +48,3 @@ def write_whole(
             # it is to open it for reading.
             with contextlib.suppress(PermissionError):
                 folder.flush()
-
-
-def sync_directory(directory: Path) -> None:
-    """Flush a folder, so that files created or renamed in it survive a power cut."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

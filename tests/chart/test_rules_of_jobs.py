@@ -4,6 +4,7 @@ import json
 
 import helm_python as helm
 import pytest
+import yaml
 from elasticdl.job.values.file import parse_values
 
 from tests.chart.rendering import (
@@ -233,6 +234,16 @@ def test_no_text_of_a_value_becomes_a_key_of_a_pod(values):
     for pod in pods(found).values():
         assert "hostNetwork" not in pod["spec"]
         assert "hostNetwork" not in container(pod)
+
+
+def test_a_whole_number_with_a_point_is_one_for_both():
+    text = JOB + "  training: {batchSize: 1e6, epochs: 64.0}\n"
+    here, problems = parse_values(text, source="job.yaml")
+    assert problems == []
+    there = config_map(objects(yaml.safe_load(text.replace("1e6", "1.0e+6"))))
+    training = there["job.yaml"]["job"]["training"]
+    assert here.job.training.batch_size == training["batchSize"] == 1_000_000
+    assert here.job.training.epochs == training["epochs"] == 64
 
 
 TEXTS = {"note": "xMARKevil.yaml: 1MARKrest: | #"}

@@ -1,6 +1,10 @@
 """What lies below a trusted folder is reached through no link; files alone are read."""
 
+import contextlib
+import errno
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,7 +46,7 @@ def test_a_folder_that_is_moved_away_is_still_the_one_that_was_opened(
     assert list((tmp_path / "other").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd"])
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "a\0b"])
 def test_a_name_is_one_step_down(tmp_path: Path, name: str) -> None:
     (tmp_path / "a").mkdir()
     with opened(tmp_path, root=tmp_path) as folder:
@@ -61,6 +65,22 @@ def test_what_is_no_file_is_neither_waited_for_nor_read(tmp_path: Path) -> None:
         reader(Path("/dev/zero"), root=Path("/dev"))
 
 
+def test_a_folder_that_is_there_is_not_made_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS refuses that with other errors where the folder above is not writable."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+
+    def refused(*_args: object, **_named: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "mkdir", refused)
+    with opened(tmp_path / "a" / "b", root=tmp_path, make=True) as folder:
+        assert folder.names() == []
+    with pytest.raises(PermissionError):
+        opened(tmp_path / "a" / "c", root=tmp_path, make=True)
+
+
 def test_a_link_itself_can_be_replaced_and_removed(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("other")
@@ -76,3 +96,31 @@ def test_a_link_itself_can_be_replaced_and_removed(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "x"
     assert other.read_text() == "other"
     assert not (tmp_path / "b").is_symlink()
+
+
+@contextlib.contextmanager
+def nested(path: Path, depth: int, name: str = "d") -> Iterator[None]:
+    """Make folders in one another that Python cannot remove; they go at the end."""
+    path.mkdir()
+    handle = os.open(path, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=handle)
+        inner = os.open(name, os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(handle)
+    try:
+        yield
+    finally:
+        subprocess.run(["rm", "-rf", str(path.parent)], check=True)
+
+
+def test_folders_that_are_nested_too_deeply_are_an_error_of_storage(
+    tmp_path: Path,
+) -> None:
+    with (
+        nested(tmp_path / "deep", 1500),
+        opened(tmp_path, root=tmp_path) as folder,
+        pytest.raises(OSError, match="nested too deeply"),
+    ):
+        folder.remove_tree("deep")

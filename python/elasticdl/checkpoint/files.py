@@ -21,7 +21,6 @@ import numpy as np
 
 from elasticdl.beneath import opened
 from elasticdl.errors import CheckpointError
-from elasticdl.files import sync_directory
 
 # Written and added to the checksum at once, while it is in the cache.
 _BLOCK = 4 << 20
@@ -144,21 +143,6 @@ def checksum(view: memoryview) -> int:
     for start in range(0, len(view), _BLOCK):
         crc = zlib.crc32(view[start : start + _BLOCK], crc)
     return crc
-
-
-def make_directory(directory: Path) -> None:
-    """Make a folder and those above it, so that a power cut leaves each that it made.
-
-    Raises OSError.
-    """
-    if directory.is_dir():
-        return
-    make_directory(directory.parent)
-    directory.mkdir(exist_ok=True)
-    # Who may write into the folder above need not be allowed to read it, and to sync
-    # it is to open it for reading.
-    with contextlib.suppress(PermissionError):
-        sync_directory(directory.parent)
 
 
 def _free(directory: Path) -> str:

@@ -38,6 +38,8 @@ FIRST_STEP = "first_step"
 ITERATIONS = "iterations"  # its count of steps (strategy local)
 AVERAGE = "average"
 _VERSION = re.compile(r"version-(\d+)(?:\.(\d+))?")
+# Whoever writes a checkpoint could have those look at any file who read it.
+_FILE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 PENDING = "pending-"
 ABANDONED = "abandoned-"
 # 2: with the run that wrote it. What older ones wrote has none, and can be read.
@@ -48,7 +50,7 @@ class ShardFile(BaseModel):
     """One shard as the manifest names it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    file: str
+    file: str = Field(pattern=_FILE)
     bytes: int
     crc32: int
     version: int  # async PS differ by a few
@@ -90,6 +92,11 @@ def parse_version_dir(name: str) -> tuple[int, int] | None:
 def shard_file(index: int, total: int) -> str:
     """Return the name of a shard file."""
     return f"shard-{index}-of-{total}.edl"
+
+
+def is_shard_file(name: str) -> bool:
+    """Whether a name may be that of a shard: it is one in the checkpoint's folder."""
+    return re.match(_FILE, name) is not None and not name.endswith("\n")
 
 
 def tensor_name(kind: str, name: str, start: int = 0, end: int = 0) -> str:

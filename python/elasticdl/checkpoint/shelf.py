@@ -63,9 +63,17 @@ def newest(directory: Path) -> Complete | None:
 def of_one_run(directory: Path) -> list[Complete]:
     """Return the checkpoints of the one run in a folder, the newest first.
 
-    Raises CheckpointError if there are those of several runs: nobody can tell which
-    one is meant.
+    Raises CheckpointError if there are those of several runs, for nobody can tell
+    which one is meant, or a link among them, which is not followed: the newest one
+    would be another.
     """
+    for _, path in _versions(directory, directory):
+        if path.is_symlink():
+            raise CheckpointError(
+                f"{path}: is a link, expected a folder: whoever wrote the other ones "
+                "may have made it, and it is not followed. Name the checkpoint itself "
+                "(.../version-<N>), or have the folder in its place"
+            )
     found = list(complete(directory))
     runs: dict[str, Complete] = {}
     for one in found:
@@ -134,8 +142,12 @@ def meant(path: Path) -> list[Complete]:
     of several runs.
     """
     path = Path(path)
-    named = parse_version_dir(path.name) is not None and path.is_dir()
-    if (path / MANIFEST).exists() or named:
+    try:
+        named = parse_version_dir(path.name) is not None and path.is_dir()
+        named = named or (path / MANIFEST).exists()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    if named:
         return [(path, read_manifest(path))]
     found = of_one_run(path) or of_one_run(JobDir(path).checkpoints_dir)
     if found:

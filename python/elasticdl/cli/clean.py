@@ -109,10 +109,12 @@ def clean(args: argparse.Namespace) -> int:
     from elasticdl.client.cleaning import finish_removals, look, remove
     from elasticdl.job.folder import Condition
 
-    if not args.dry_run:
-        finish_removals(args.jobs_dir)
     gone: list[JobFolder] = []
     kept, failed = 0, 0
+    if not args.dry_run:
+        for problem in finish_removals(args.jobs_dir):
+            failed += 1
+            print(problem, file=sys.stderr)
     for folder in look(
         args.jobs_dir,
         older_seconds=args.older_than,

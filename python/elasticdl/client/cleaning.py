@@ -10,6 +10,8 @@ not ended itself.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping
@@ -18,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from elasticdl.beneath import opened
 from elasticdl.errors import ElasticDLError, JobError
 from elasticdl.job.folder import ASIDE_MARK, Condition, JobLock, in_force, inspect
 from elasticdl.job.names import JobDir
@@ -26,6 +29,7 @@ from elasticdl.job.names import JobDir
 ENDED = (Condition.SUCCEEDED, Condition.FAILED, Condition.STOPPED)
 # Of a report or a specification, whose lists may be long.
 _MOST_BYTES = 64 << 20
+_TOO_DEEP = "folders in it are nested too deeply: remove it by hand"
 _GOING = ".removing"  # folders that are being deleted; no job's name begins with a dot
 
 
@@ -73,24 +77,28 @@ def look(
     for name, source in to_come.items():
         needed[name] = needed.get(name, frozenset()) | set(Path(source).parts)
     for path in folders:
-        condition = inspect(JobDir(path))
-        if condition is Condition.ABSENT:
+        seen = _seen(path, now)
+        if seen.condition is Condition.ABSENT:
             continue  # somebody else's folder
-        files = [one for one in path.rglob("*") if not one.is_symlink()]
-        sizes, times = [], [path.stat().st_mtime]
-        for one in files:
-            with suppress(OSError):  # it went meanwhile
-                found = one.stat()
-                times.append(found.st_mtime)
-                sizes.append(found.st_size if stat.S_ISREG(found.st_mode) else 0)
-        seen = JobFolder(path, condition, max(0.0, now - max(times)), sum(sizes))
         users = sorted(
             other for other, names in needed.items() if path.name in names - {""}
         )
         yield replace(
             seen,
-            kept=_why_kept(seen, older_seconds, conditions, users),
+            kept=seen.kept or _why_kept(seen, older_seconds, conditions, users),
         )
+
+
+def _seen(path: Path, now: float) -> JobFolder:
+    condition = inspect(JobDir(path))
+    size, newest = 0, path.stat().st_mtime
+    try:
+        for found in _contents(path):
+            newest = max(newest, found.st_mtime)
+            size += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    except OSError:
+        return JobFolder(path, condition, 0.0, 0, kept=_TOO_DEEP)
+    return JobFolder(path, condition, max(0.0, now - newest), size)
 
 
 def _why_kept(
@@ -111,8 +119,8 @@ def _why_kept(
 def remove(folder: JobFolder) -> JobFolder:
     """Delete a removable folder; return it, with the reason if it was kept after all.
 
-    Raises OSError where something in it cannot be deleted; what is left is deleted by
-    the next `finish_removals`.
+    Raises OSError where something in it cannot be deleted; the next `finish_removals`
+    tries what is left once more.
     """
     path = folder.path
     aside = ASIDE_MARK in path.name
@@ -130,18 +138,54 @@ def remove(folder: JobFolder) -> JobFolder:
         if lock is not None:
             lock.release()
     with suppress(FileNotFoundError):  # another one finishes removals
-        shutil.rmtree(going)
+        _remove_tree(going)
     return folder
 
 
-def finish_removals(jobs_dir: Path) -> None:
-    """Finish removals that were interrupted earlier. Raises OSError."""
+def finish_removals(jobs_dir: Path) -> list[str]:
+    """Finish removals that were interrupted earlier.
+
+    Returns what of them cannot be deleted, and why: it keeps no other folder.
+    """
+    problems = []
     for path in sorted(jobs_dir.glob(f".*{_GOING}")):
-        with suppress(FileNotFoundError):  # another one cleans here too
+        try:
             if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
+                _remove_tree(path)
             else:
                 path.unlink()  # nothing of ours is a file or a link
+        except FileNotFoundError:
+            pass  # another one cleans here too
+        except OSError as error:
+            problems.append(f"{path.name}: not removed: {error}")
+    return problems
+
+
+def _remove_tree(path: Path) -> None:
+    with opened(path.parent, root=path.parent) as above:
+        above.remove_tree(path.name)
+
+
+def _contents(path: Path) -> Iterator[os.stat_result]:
+    """Yield what is known of all that is in a folder, but of links.
+
+    Raises OSError where it is nested too deeply to be reached.
+    """
+    left = [str(path)]
+    while left:
+        try:
+            entries = list(os.scandir(left.pop()))
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise
+            continue  # it went meanwhile, or may not be read
+        for entry in entries:
+            with suppress(OSError):
+                found = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(found.st_mode):
+                    left.append(entry.path)
+                if not stat.S_ISLNK(found.st_mode):
+                    yield found
 
 
 def _folders(jobs_dir: Path) -> list[Path]:

@@ -13,13 +13,12 @@ import errno
 import fcntl
 import itertools
 import logging
-import shutil
 import time
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from elasticdl.beneath import opened, read_text
-from elasticdl.errors import JobError, SpecError
+from elasticdl.errors import JobError, SpecError, is_file_away
 from elasticdl.files import write_whole
 from elasticdl.job.names import JobDir
 from elasticdl.job.plain import plain_json
@@ -55,18 +54,29 @@ class Condition(enum.StrEnum):
 def read_report(job_dir: JobDir) -> JobReport | None:
     """Return the final report; None if the job has not ended with one."""
     try:
-        return JobReport.model_validate_json(
-            plain_json(read_text(job_dir.report_file, root=job_dir.root))
-        )
+        return _report(job_dir)
     except (OSError, ValueError):
         return None
 
 
+def _report(job_dir: JobDir) -> JobReport:
+    text = plain_json(read_text(job_dir.report_file, root=job_dir.root))
+    return JobReport.model_validate_json(text)
+
+
 def inspect(job_dir: JobDir) -> Condition:
-    """Return the state of a job that nobody runs now, from its folder."""
+    """Return the state of a job that nobody runs now, from its folder.
+
+    Raises OSError when its storage is away: a finished job is no interrupted one.
+    """
     if not job_dir.spec_file.exists():
         return Condition.ABSENT
-    report = read_report(job_dir)
+    report = None
+    try:
+        report = _report(job_dir)
+    except (OSError, ValueError) as error:
+        if is_file_away(error):
+            raise
     if report is None or not report.status.ended:
         return Condition.INTERRUPTED
     return {
@@ -156,8 +166,11 @@ def move_aside(root: Path) -> Path:
         root.with_name(f"{root.name}{ASIDE_MARK}{number}")
         for number in range(1, KEPT_ASIDE + 1)
     ]
-    if places[-1].exists():
-        shutil.rmtree(places[-1])
+    if places[-1].is_symlink():
+        places[-1].unlink()
+    elif places[-1].exists():
+        with opened(root.parent, root=root.parent) as above:
+            above.remove_tree(places[-1].name)
     for newer, older in reversed(list(itertools.pairwise(places))):
         if newer.exists():
             newer.rename(older)

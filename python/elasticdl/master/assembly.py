@@ -148,7 +148,8 @@ def assemble(
     now = clock()
     before = ledger.newest_of(facts.JobStateFact)
     course = course_of(ledger, spec.name, new_run=uuid.uuid4().hex[:16])
-    origin = Origin(ledger, spec.checkpoint.init_from)
+    patience = spec.master.journal_wait_seconds
+    origin = Origin(ledger, spec.checkpoint.init_from, wait_seconds=patience)
     fresh = launched or not ledger.all_of(facts.RunFact)
     if launched:
         _take_back(ledger, now=now)
@@ -159,9 +160,7 @@ def assemble(
         ledger.record(facts.RunFact(time=now, before=_seconds_before(ledger)))
         ledger.record(facts.JobStateFact(state=JobState.STARTING, time=now))
     ledger.record(facts.SpecificationFact(job=spec.document()))
-    patiently(
-        lambda: _put_in_force(job_dir, spec), seconds=spec.master.journal_wait_seconds
-    )
+    patiently(lambda: _put_in_force(job_dir, spec), seconds=patience)
     begins = fresh and ended is None and spec.type is JobType.TRAIN
     job = _make_job(
         spec,

@@ -30,6 +30,7 @@ _LASTING = frozenset(
         errno.EISDIR,
         errno.ENAMETOOLONG,
         errno.EEXIST,
+        errno.ELOOP,
     }
 )
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from elasticdl.checkpoint import files, store
+from elasticdl.beneath import opened
+from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 
 Call = tuple[str, int, int]  # what, of which inode, in which folder's (of names)
@@ -45,9 +46,10 @@ class Calls:
 
         return call
 
-    def mkdir(self, path: str, mode: int = 0o777) -> None:
-        REAL_MKDIR(path, mode)
-        inode, folder = Path(path).stat(), Path(path).parent.stat()
+    def mkdir(self, path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        REAL_MKDIR(path, mode, dir_fd=dir_fd)
+        inode = os.stat(path, dir_fd=dir_fd)
+        folder = os.stat(Path(path).parent, dir_fd=dir_fd)
         self.seen.append(("name", inode.st_ino, folder.st_ino))
 
 
@@ -63,8 +65,11 @@ def published(place: Path, calls: Calls, patch: pytest.MonkeyPatch) -> Path:
         patched.setattr(os, "rename", calls.named(os.rename))
         patched.setattr(os, "replace", calls.named(os.replace))
         aside = place / "checkpoints" / ".run-1"
-        files.make_directory(aside.parent)
-        aside.mkdir()
+        with (
+            opened(aside.parent, root=place, make=True) as above,
+            above.made(aside.name, durable=False),
+        ):
+            pass  # it is there now
         shards = [
             store.write_shard(
                 aside, index, 2, {"value|w|0|9": np.ones(9)}, {"version": 4}

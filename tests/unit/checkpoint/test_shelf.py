@@ -189,6 +189,19 @@ def test_a_folder_with_checkpoints_of_two_runs_is_refused_by_name(
     assert shelf.resolve(tmp_path / "version-5")[1].run == "r"
 
 
+def test_a_link_among_checkpoints_is_not_passed_over_for_an_older_one(
+    tmp_path: Path,
+) -> None:
+    folder, moved = tmp_path / "checkpoints", tmp_path / "moved"
+    write(folder, 5)
+    write(folder, 9).rename(moved)
+    (folder / "version-9").symlink_to(moved)
+    with pytest.raises(CheckpointError, match="version-9: is a link"):
+        shelf.resolve(folder)
+    assert shelf.resolve(folder / "version-9")[1].version == 9
+    assert shelf.resolve(folder / "version-5")[1].version == 5
+
+
 def test_what_a_run_wrote_before_runs_had_ids_belongs_to_it(tmp_path: Path) -> None:
     write(tmp_path, 5)
     write(tmp_path, 9, run="s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 from collections.abc import Iterator
@@ -11,7 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from elasticdl.checkpoint import store
-from elasticdl.checkpoint.layout import MANIFEST, Manifest, ShardFile, version_dir
+from elasticdl.checkpoint.layout import (
+    MANIFEST,
+    Manifest,
+    ShardFile,
+    is_shard_file,
+    version_dir,
+)
 from elasticdl.errors import CheckpointError
 
 
@@ -92,6 +99,20 @@ def test_a_manifest_that_is_no_manifest_is_refused(tmp_path: Path) -> None:
     store.write_manifest(target, manifest(1, []))
     with pytest.raises(CheckpointError, match="names no shards"):
         store.read_manifest(target)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "..", "", ".x", "a\0", "a\n"])
+def test_a_manifest_has_nobody_look_at_a_file_elsewhere(
+    tmp_path: Path, name: str
+) -> None:
+    target = write(tmp_path, 1)
+    path = target / MANIFEST
+    tree = json.loads(path.read_text())
+    tree["shards"][0]["file"] = name
+    path.write_text(json.dumps(tree))
+    with pytest.raises(CheckpointError, match=r"(?s)cannot be read.*shards.0.file"):
+        store.read_manifest(target)
+    assert not is_shard_file(name)
 
 
 def test_a_full_disk_is_named_with_the_room_left_and_leaves_nothing(

@@ -13,6 +13,7 @@ from elasticdl.job.names import JobDir
 from elasticdl.job.words import JobState
 
 from tests.unit.client.local.test_folder import report, values
+from tests.unit.test_beneath import nested
 
 DAY = 86_400.0
 
@@ -168,6 +169,24 @@ def test_what_only_looks_like_a_removal_keeps_no_other_from_going(jobs) -> None:
     jobs.clean("--older-than", "30d")
     assert jobs.there() == set()
     assert (data / "records").read_text() == "mine"
+
+
+@pytest.mark.parametrize(("depth", "name"), [(1500, "d"), (100, "d" * 50)])
+def test_folders_that_a_jobs_code_nests_deeply_keep_no_other_from_going(
+    jobs, capsys, depth, name
+) -> None:
+    jobs.make("old", JobState.SUCCEEDED, days=40)
+    deep = jobs.make("deep", JobState.SUCCEEDED, days=40)
+    with (
+        nested(jobs.root / ".gone.removing", 1500),
+        nested(deep / "logs" / "deep", depth, name),
+    ):
+        for _ in range(2):
+            jobs.clean("--older-than", "0s")
+        assert not (jobs.root / "old").exists()
+    said = capsys.readouterr()
+    assert "nested too deeply" in said.err
+    assert "folders in it are nested too deeply" in said.out + said.err
 
 
 @pytest.mark.parametrize(

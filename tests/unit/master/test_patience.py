@@ -45,7 +45,9 @@ def test_storage_that_stays_away_fails_after_the_time() -> None:
     assert storage.now == 60.0
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOTDIR])
+@pytest.mark.parametrize(
+    "number", [errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.ELOOP]
+)
 def test_what_waiting_does_not_mend_fails_at_once(number: int) -> None:
     storage = Storage(number, 10**6)
     with pytest.raises(JournalError):

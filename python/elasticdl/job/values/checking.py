@@ -69,7 +69,7 @@ def validate(tree: Mapping[str, Any]) -> ValuesFile:
     if _misplaced(tree):
         raise ValueError("a key stands at the wrong level")
     plain = json.loads(json.dumps(tree, default=str))
-    clean = fields.without_nulls(ValuesFile, plain)
+    clean = fields.as_read(ValuesFile, plain)
     return ValuesFile.model_validate_json(
         json.dumps(clean), strict=True, by_alias=True, by_name=False
     )

@@ -245,24 +245,33 @@ def _model_of_items(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def without_nulls(model: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tree without null fields, which mean the default.
+def as_read(model: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree as the chart reads it: without null fields, `64.0` as 64.
 
-    A section whose lines are all comments is such a field. Mappings that the user
-    names keys of (`env`, `params`) are kept as they are.
+    A field of null means its default; a section whose lines are all comments is one.
+    Mappings that the user names keys of (`env`, `params`) are kept as they are.
     """
     fields = aliases(model)
     clean: dict[str, Any] = {}
     for key, value in tree.items():
-        if value is None and key in fields and not _keeps_null(model):
+        info = fields.get(key)
+        if value is None and info is not None and not _keeps_null(model):
             continue
-        inner = model_of(fields[key].annotation) if key in fields else None
-        clean[key] = (
-            without_nulls(inner, value)
-            if inner is not None and isinstance(value, Mapping)
-            else value
-        )
+        inner = model_of(info.annotation) if info is not None else None
+        if inner is not None and isinstance(value, Mapping):
+            clean[key] = as_read(inner, value)
+        elif info is not None and isinstance(value, float):
+            clean[key] = _whole(info, value)
+        else:
+            clean[key] = value
     return clean
+
+
+def _whole(info: FieldInfo, value: float) -> float:
+    """Return 1e6 as the whole number that it is, where a field takes no others."""
+    kinds = [_unwrap(one, [])[0] for one in _alternatives(info.annotation)]
+    takes = int in kinds and float not in kinds and abs(value) <= EXACT
+    return int(value) if takes and value.is_integer() else value
 
 
 def _keeps_null(model: type[BaseModel]) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from elasticdl.checkpoint.layout import is_shard_file
 from elasticdl.job.heartbeats import SnapshotDone
 from elasticdl.job.spec.job import CheckpointSpec
 from elasticdl.job.tasks import Ticket
@@ -78,6 +79,9 @@ class CheckpointRequest:
             self.ticket = done.ticket
         if done.error:
             self.error = self.error or done.error
+        elif done.file and not is_shard_file(done.file):
+            got = f"got the file {done.file!r}, expected a name"
+            self.error = self.error or f"shard {shard}: {got}"
         elif not done.pinned_only and done.file:
             self.parts[shard] = WrittenShard(
                 done.file, done.file_bytes, done.crc32, done.version, dict(done.applied)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elasticdl.beneath import opened
-from elasticdl.checkpoint import files, shelf, store
+from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import PENDING, Manifest, ShardFile
 from elasticdl.errors import CheckpointError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone, SnapshotRequest
@@ -207,8 +207,10 @@ class Checkpoints:
         self._tidied = course
 
         def make() -> None:
-            files.make_directory(place.parent)
-            with opened(place, root=root, make=True):
+            with (
+                opened(place.parent, root=root, make=True) as above,
+                above.made(place.name, durable=False),
+            ):
                 pass  # it is there now
             # Of this master alone: another one may have taken over meanwhile.
             mine = f"{course.run}-{self._name()}"

@@ -18,6 +18,7 @@ from pathlib import Path
 from elasticdl.checkpoint import shelf
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError
+from elasticdl.master.patience import patiently
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 
@@ -30,8 +31,13 @@ class Origin:
     `bytes`: of all its shards; 0 where a master before this one noted none.
     """
 
-    def __init__(self, ledger: Ledger, given: str) -> None:
-        """Resolve the path `given`. Raises CheckpointError if it is no checkpoint."""
+    def __init__(
+        self, ledger: Ledger, given: str, *, wait_seconds: float = 0.0
+    ) -> None:
+        """Resolve the path `given`, which may be on another volume than the job.
+
+        One that is away is waited for. Raises CheckpointError if it is no checkpoint.
+        """
         self._ledger = ledger
         self._given = given
         noted = ledger.newest_of(facts.InitFromFact)
@@ -45,7 +51,7 @@ class Origin:
             # Needed for a rewind to the job's beginning at most.
             self.dir = self.dir or given
             return
-        found = shelf.meant(Path(given))
+        found = patiently(lambda: shelf.meant(Path(given)), seconds=wait_seconds)
         there = Path(self.dir).is_dir() if self.dir else False
         if not there:
             self._take(*found[0])

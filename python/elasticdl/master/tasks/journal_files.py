@@ -45,7 +45,8 @@ Event = dict[str, Any]
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 _HEAD_BYTES = 19  # Length in 8 hexadecimal digits, CRC-32 in 8, and three separators.
-_SNAPSHOT = re.compile(r"snapshot-\d+\.json")
+_SEGMENT = re.compile(r"\d+\.jsonl(\.gz)?", re.ASCII)
+_SNAPSHOT = re.compile(r"snapshot-\d+\.json", re.ASCII)
 _HEAD = re.compile(rb"\+([0-9a-f]{8}) ([0-9a-f]{8})\n")
 _AFRESH = (
     "move the job's folder aside and start the job from a checkpoint with "
@@ -103,7 +104,8 @@ def segments(directory: Path) -> dict[int, Path]:
     """Return the segment files by number; the unpacked one if both exist."""
     found: dict[int, Path] = {}
     for name in sorted(_names(directory), reverse=True):
-        if name.endswith((".jsonl", ".jsonl.gz")):
+        # A file server may add names of its own, as `._00000001.jsonl`.
+        if _SEGMENT.fullmatch(name):
             found[int(name.split(".")[0])] = directory / name
     return dict(sorted(found.items()))
 

@@ -9,12 +9,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
+from elasticdl.beneath import Folder
 from elasticdl.client.local import folder
 from elasticdl.client.local.folder import PreparedJob, RunFile, inspect, prepare
 from elasticdl.errors import JobError
-from elasticdl.job.folder import Condition, JobLock
+from elasticdl.job.folder import KEPT_ASIDE, Condition, JobLock, move_aside
 from elasticdl.job.names import JobDir
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
@@ -155,6 +157,19 @@ def test_a_finished_job_is_moved_aside_and_three_are_kept(tmp_path: Path) -> Non
     }
 
 
+def test_a_folder_that_is_a_link_is_moved_aside_and_goes_as_one(tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    big.mkdir()
+    root = tmp_path / "jobs" / "digits"
+    root.parent.mkdir()
+    root.symlink_to(big)
+    for _ in range(KEPT_ASIDE + 1):
+        move_aside(root)
+        root.mkdir()
+    assert big.is_dir()
+    assert not any(path.is_symlink() for path in root.parent.iterdir())
+
+
 def test_another_kind_of_job_does_not_go_on_with_it(tmp_path: Path) -> None:
     run_once(tmp_path, JobState.STOPPED)
     other = values(type="evaluate", checkpoint={"initFrom": "x"})
@@ -215,6 +230,23 @@ def test_a_lock_that_storage_fails_is_not_taken_for_none(
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux has /proc")
+def test_a_finished_job_whose_report_storage_fails_is_not_taken_for_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one of its name would go on with it, and be done at once."""
+    job_dir = run_once(tmp_path, JobState.SUCCEEDED)
+    read = Folder.reader
+
+    def away(folder: Folder, name: str) -> IO[bytes]:
+        if name == job_dir.report_file.name:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return read(folder, name)
+
+    monkeypatch.setattr(Folder, "reader", away)
+    with pytest.raises(OSError, match="Stale"):
+        inspect(job_dir)
+
+
 def test_a_launcher_lives_on_when_the_clock_is_set(tmp_path: Path) -> None:
     job_dir = run_once(tmp_path, None)
     pid, started = folder.own_start()

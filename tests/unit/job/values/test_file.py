@@ -115,6 +115,27 @@ def test_a_key_without_a_value_means_its_default():
     assert values.job.training.epochs == 1
 
 
+def test_a_whole_number_may_be_written_with_a_point_or_an_exponent():
+    text = with_line(
+        "  training: {batchSize: 64.0, epochs: 1e3}\n"
+        "  model: {definition: a.b, params: {rate: 1.0}}"
+    ).replace("  model:\n    definition: digits.cnn.custom_model\n", "")
+    values, problems = parse_values(text, source="f", overrides=["ps.replicas=2.0"])
+    assert problems == []
+    assert values is not None
+    job = values.job
+    given = (job.training.batch_size, job.training.epochs, job.ps.replicas)
+    assert given == (64, 1000, 2)
+    assert [type(number) for number in given] == [int, int, int]
+    assert isinstance(job.model.params["rate"], float)
+
+
+@pytest.mark.parametrize("number", ["64.5", "1e300", "-1.0", ".nan", ".inf", "true"])
+def test_what_is_no_whole_number_is_none_by_a_point(number):
+    line = f"  training: {{batchSize: {number}}}"
+    assert "expected a whole number" in mistake(with_line(line))
+
+
 def test_overrides_are_typed_by_yaml_and_may_leave_job_out(tmp_path):
     values = load_values(
         write(tmp_path, GOOD),

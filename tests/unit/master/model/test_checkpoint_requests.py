@@ -1,5 +1,7 @@
 """When checkpoints are due, and when one is complete."""
 
+from dataclasses import replace
+
 from elasticdl.job.heartbeats import SnapshotDone
 from elasticdl.job.spec.job import CheckpointSpec
 from elasticdl.job.tasks import Ticket
@@ -85,6 +87,13 @@ def test_one_failed_shard_fails_the_checkpoint() -> None:
     one.take(1, SnapshotDone(id="ckpt-1", error="disk full"))
     assert one.outcome is RequestOutcome.FAILED
     assert one.error == "disk full"
+
+
+def test_a_replica_has_its_master_look_at_no_file_elsewhere() -> None:
+    one = request()
+    one.take(0, replace(done(4), file="/etc/elasticdl-ca/tls.key"))
+    assert one.outcome is RequestOutcome.FAILED
+    assert "shard 0: got the file '/etc/elasticdl-ca/tls.key'" in one.error
 
 
 def test_a_record_counts_as_applied_only_where_all_shards_have_it() -> None:

@@ -13,7 +13,7 @@ import pytest
 from elasticdl.checkpoint import shelf, store
 from elasticdl.job.heartbeats import SnapshotDone, SnapshotRequest
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.spec.job import CheckpointSpec, JobSpec
 from elasticdl.master.model.checkpoint_identity import Course
 from elasticdl.master.model.checkpoint_requests import COPY_SECONDS, STILL_SECONDS
 from elasticdl.master.model.checkpointing import Checkpoints
@@ -200,15 +200,15 @@ def test_what_another_job_writes_in_the_same_folder_stays(run, tmp_path):
 def test_the_folder_is_made_beside_the_loop_and_its_failure_is_told(
     run, tmp_path, monkeypatch
 ):
-    real, makers = os.mkdir, []
+    real, makers = os.open, []
 
-    def mkdir(path, *rest, **named):
-        if tmp_path / "checkpoints" in (Path(path), Path(path).parent):
+    def opening(path, *rest, **named):
+        if Path(path).name == "checkpoints":
             makers.append(threading.current_thread())
         return real(path, *rest, **named)
 
     async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
-        monkeypatch.setattr(os, "mkdir", mkdir)
+        monkeypatch.setattr(os, "open", opening)
         checkpoints.ask("a test", now=0.0)
         assert checkpoints.busy  # nothing was waited for
         await until(lambda: not checkpoints.busy)
@@ -319,3 +319,36 @@ def test_checkpoints_of_a_folder_before_are_gone_back_to_and_left_where_they_are
 
     asyncio.run(main())
     assert newer.is_dir()
+
+
+def test_nothing_is_made_behind_a_link_in_the_place_of_the_folder_of_checkpoints(
+    tmp_path: Path,
+) -> None:
+    """A name of a document there keeps another job's master from writing its own."""
+    other, above = tmp_path / "other", tmp_path / "above"
+    other.mkdir()
+    above.mkdir()
+    checkpoint = {"dir": str(above / "report.json")}
+    spec = SPEC.model_copy(
+        update={"checkpoint": CheckpointSpec.model_validate(checkpoint)}
+    )
+
+    async def main() -> None:
+        ledger = Ledger.open(tmp_path / "own" / "journal", now=0.0)
+        checkpoints = Checkpoints(
+            spec,
+            JobDir(tmp_path / "own"),
+            ledger,
+            Signals(1),
+            holding=Holding(1),
+            course=Course("mine", "job"),
+        )
+        above.rmdir()
+        above.symlink_to(other)
+        checkpoints.ask("steps", now=1.0)
+        await until(lambda: checkpoints.failures > 0)
+        assert "is a link" in checkpoints.problem
+        ledger.close()
+
+    asyncio.run(main())
+    assert list(other.iterdir()) == []

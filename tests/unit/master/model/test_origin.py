@@ -1,13 +1,18 @@
 """What `checkpoint.initFrom` means, and what is taken when it cannot be loaded."""
 
+import errno
 from pathlib import Path
 
 import pytest
+from elasticdl.beneath import Folder
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ExitCode
 from elasticdl.job.words import JobState
+from elasticdl.master import patience
+from elasticdl.master.model.origin import Origin
 from elasticdl.master.tasks.audit import audit
+from elasticdl.master.tasks.ledger import Ledger
 
 
 def checkpoint_of(place: Path, version: int, run: str = "r") -> str:
@@ -42,6 +47,27 @@ def test_init_from_a_folder_takes_the_next_older_checkpoint_for_a_damaged_one(
     older = checkpoint_of(rig.root / "old", 5)
     damaged = checkpoint_of(rig.root / "old", 9)
     rig.run(story, checkpoint__init_from=str(rig.root / "old"), **job)
+
+
+def test_a_checkpoint_on_a_volume_that_is_away_at_the_start_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job's own folder may be on another one; the error would be final."""
+    given = checkpoint_of(tmp_path / "old", 5)
+    left = [errno.ESTALE, errno.EIO, errno.ETIMEDOUT]
+    names = Folder.names
+
+    def away(folder: Folder) -> list[str]:
+        if left and folder.path == Path(given).parent:
+            raise OSError(left.pop(), "away")
+        return names(folder)
+
+    monkeypatch.setattr(Folder, "names", away)
+    monkeypatch.setattr(patience, "_RETRY_SECONDS", 0.0)
+    ledger = Ledger.open(tmp_path / "journal", now=1.0)
+    origin = Origin(ledger, str(Path(given).parent), wait_seconds=60.0)
+    ledger.close()
+    assert (origin.dir, left) == (given, [])
 
 
 @pytest.mark.parametrize("kind", ["evaluate", "predict"])

@@ -335,6 +335,23 @@ def test_a_journal_of_format_1_damaged_in_the_middle_names_the_line(tmp_path):
         Ledger.open(tmp_path, now=2.0)
 
 
+def test_files_that_are_no_parts_of_it_are_left_alone(tmp_path):
+    """A file server of macOS adds such a name for each."""
+    ledger = opened(tmp_path)
+    train(ledger, 3)
+    closed(ledger)
+    others = [
+        "._00000001.jsonl",
+        "copy.jsonl",
+        "00000001 (2).jsonl.gz",
+        "snapshot-.json",
+    ]
+    for name in others:
+        (tmp_path / name).write_text("x")
+    assert done_tasks(tmp_path) == 3
+    assert {path.name for path in tmp_path.iterdir()} >= set(others)
+
+
 def test_a_journal_of_a_later_version_is_refused(tmp_path):
     closed(opened(tmp_path))
     path = newest(tmp_path)
