@@ -127,6 +127,8 @@ class Memory:
     vain: tuple[Vain, ...] = ()
     newest: tuple[Newest, ...] = ()
     fairness: Fairness = Fairness()
+    # By step: who found no room in plans that had no time for all; others go first.
+    passed: tuple[tuple[str, frozenset[JobKey | str]], ...] = ()
 
     def about(self, jobs: Iterable[Job]) -> Memory:
         """Return it without what is of earlier jobs of the same names."""
