@@ -80,6 +80,8 @@ def seat_asks(scene: Scene, *, before_all: bool) -> None:
                 *(ask.shape, None if ask.crew else ask.priority),
                 *(f"made room for {ask.who}", ask.pods),
             )
+            if node != NOWHERE and scene.remembered.get(ask.pods):
+                scene.lost.add(ask.pods)
         if node != NOWHERE:
             scene.keep(ask, node)
         elif ask.crew:

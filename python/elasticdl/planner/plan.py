@@ -117,8 +117,11 @@ def _again_at(
         for one in memory.fairness.tried
         if one.frame == scene.frame and one.situation != scene.situation
     ]
+    kept = {ask.pods for ask, _ in scene.rooms}
     for vain in memory.vain:
         times += [vain.free_since + settings.unseen_seconds, vain.until]
+        if vain.until > now and vain.pods in kept:
+            times.append(now + _NEXT_SECONDS)  # the next plan gives its room to others
     if memory.passed:
         times.append(now + _NEXT_SECONDS)
     if memory.fairness.open:

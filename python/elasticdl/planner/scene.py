@@ -50,6 +50,7 @@ class Scene:
     remembered: dict[JobKey | str, list[int]] = field(default_factory=dict)
     kept: dict[str, list[int]] = field(default_factory=dict)  # by this plan, of asks
     rooms: list[tuple[Ask, int]] = field(default_factory=list)  # the same, and more
+    lost: set[str] = field(default_factory=set)  # `Ask.pods` whose room others took
     waiting: set[str] = field(default_factory=set)  # `Ask.pods`, where there is a pod
     # Rooms that are being made for workers: a smaller one could take a part of one.
     made_rooms: list[tuple[int, Shape]] = field(default_factory=list)
