@@ -74,6 +74,9 @@ def _rests(world: World, made: Plan) -> bool:
         return False
     if any(not p.node and world.now - p.waiting_since < 6 for p in world.pods.values()):
         return False
+    elsewhere = [one for one in fairness.tried if one.situation != fairness.situation]
+    if any(one.until > world.now for one in elsewhere):
+        return False
     # What was in vain is tried again for good, with longer and longer pauses.
     vain, waits = made.memory.vain, SETTINGS.unseen_seconds
     return made.again_at is None or made.again_at in {
