@@ -80,7 +80,8 @@ def _rests(world: World, made: Plan) -> bool:
     # What was in vain is tried again for good, with longer and longer pauses.
     vain, waits = made.memory.vain, SETTINGS.unseen_seconds
     return made.again_at is None or made.again_at in {
-        *(one.until for one in (*made.memory.pauses, *vain)),
+        *(one.until for one in made.memory.pauses),
+        *(one.until for one in vain),
         *(one.free_since + waits for one in vain),
     }
 
