@@ -6,6 +6,7 @@ may write one may write hundreds, of a megabyte each, and the memory is everybod
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from elasticdl.controller.jobs import TEXTS, is_job
@@ -24,9 +25,10 @@ _NOTES = (names.ANNOTATION_STOP, names.ANNOTATION_WORKERS)
 class Keeping:
     """Sums up what is kept of one namespace."""
 
-    def __init__(self, held: int = 0) -> None:
-        """Begin with so many characters."""
-        self._held = held
+    def __init__(self, kept: Mapping[str, int] | None = None) -> None:
+        """Begin with the characters that are kept already, by the ConfigMap's name."""
+        self._kept = dict(kept or {})
+        self._held = sum(self._kept.values())
 
     def lean(self, item: Json) -> Json:
         """Return what is kept of a ConfigMap: of a job all that is read of one.
@@ -34,6 +36,7 @@ class Keeping:
         `refused` says why its texts are not.
         """
         about = item["metadata"]
+        self._held -= self._kept.pop(about["name"], 0)
         notes, labels = about.get("annotations") or {}, about.get("labels") or {}
         kept: Json = {
             "metadata": {
@@ -50,9 +53,11 @@ class Keeping:
             return kept
         data = {key: text for key, text in item["data"].items() if key in TEXTS}
         length = sum(map(len, data.values()))
+        waits = 0
         if length > MOST_CHARACTERS:
             why = f"its texts have {length} characters, more than {MOST_CHARACTERS}"
         elif self._held + length > MOST_OF_NAMESPACE:
+            waits = length
             why = (
                 "the texts of its namespace's jobs have more than "
                 f"{MOST_OF_NAMESPACE} characters together"
@@ -60,7 +65,17 @@ class Keeping:
         else:
             self._held += length
             return {**kept, "data": data}
-        return {**kept, "data": {names.KEY_JOB: ""}, "refused": why}
+        return {**kept, "data": {names.KEY_JOB: ""}, "refused": why, "waits": waits}
+
+
+def has_room(items: Iterable[Json]) -> bool:
+    """Return whether there is room by now for one of which no text is kept."""
+    held = least = 0
+    for item in items:
+        held += length_of(item)
+        if waits := item.get("waits", 0):
+            least = min(least or waits, waits)
+    return bool(least) and held + least <= MOST_OF_NAMESPACE
 
 
 def length_of(item: Json) -> int:

@@ -28,7 +28,7 @@ from elasticdl.controller.jobs import (
     parse,
     with_grant,
 )
-from elasticdl.controller.keeping import Keeping, length_of
+from elasticdl.controller.keeping import Keeping, has_room, length_of
 from elasticdl.controller.reading import node_of, pod_of
 from elasticdl.controller.tails import Tails
 from elasticdl.controller.unread import Unread
@@ -285,12 +285,15 @@ class WatchedCluster:
                         on_gap=lambda silent: self._gap(namespace, silent),
                         patience=self._patience,
                         until_refused=True,
-                        keep=lambda: Keeping().lean,
+                        keep=lambda: self._keeping(namespace).lean,
                     )
                 ) as seen_all:
                     async for seen in seen_all:
                         told = False
                         self._take_jobs(namespace, seen)
+                        if has_room(self._in(namespace).values()):
+                            break
+                continue  # what there was no room for is asked for once more
             except ApiError as error:
                 if not told:
                     log.info(
@@ -311,7 +314,7 @@ class WatchedCluster:
             self._whole(namespace)
             return
         item, deleted = seen.item, seen.deleted  # type: ignore[attr-defined]
-        item = Keeping(self._held_beside(item)).lean(item)
+        item = self._keeping(namespace).lean(item)
         if deleted or not is_job(item):
             # By its name: one that is no job any more may have lost its label too.
             name = item["metadata"]["name"]
@@ -327,15 +330,14 @@ class WatchedCluster:
             self._read_later(item)
         self.changed.set()
 
-    def _held_beside(self, item: Json) -> int:
-        """Return how many characters are kept of the other jobs of a namespace."""
-        about = item["metadata"]
-        return sum(
-            length_of(one)
-            for key, one in self._items.items()
-            if key.namespace == about["namespace"]
-            and names.config_map_name(key.name) != about["name"]
-        )
+    def _in(self, namespace: str) -> dict[JobKey, Json]:
+        found = self._items.items()
+        return {key: item for key, item in found if key.namespace == namespace}
+
+    def _keeping(self, namespace: str) -> Keeping:
+        """Begin with what is kept: one job takes no room that another one has."""
+        items = self._in(namespace).values()
+        return Keeping({one["metadata"]["name"]: length_of(one) for one in items})
 
     def _keep(self, namespace: str, listed: Container[JobKey]) -> None:
         """Forget the other jobs of a namespace."""

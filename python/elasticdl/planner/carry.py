@@ -87,6 +87,7 @@ def scene_of(
             _fixed(scene, crew, workers[job.key])
     _whose(scene)
     _recall(scene, memory)
+    scene.passed = dict(memory.passed)
     vain = {one.pods for one in memory.vain if now < one.until}
     scene.waiting = {one.pods for one in scene.asks if one.made}
     scene.asks = [one for one in scene.asks if _hopes(one, vain)]

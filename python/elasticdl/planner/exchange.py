@@ -21,6 +21,7 @@ from elasticdl.planner.victims import Found, candidates
 from elasticdl.planner.view import JobKey
 
 _EPSILON = 1e-9
+_STEP = "exchange"
 _MOST_LOOKS = 150_000  # the jobs that were moved wait before the next ones
 _TRIES = 3  # nodes that are tried for a move
 # Kinds of workers for which no move is found, of those with the smallest shares: each
@@ -36,6 +37,8 @@ class _Batch:
     tried: frozenset[tuple[JobKey, ...]]
     moves: list[Move] = field(default_factory=list)
     leavers: list[tuple[Worker, JobKey]] = field(default_factory=list)
+    hopeless: set[Shape] = field(default_factory=set)
+    in_vain: set[JobKey | str] = field(default_factory=set)  # who looked for a move
 
 
 def exchange(scene: Scene, tried: frozenset[tuple[JobKey, ...]]) -> list[Move]:
@@ -45,16 +48,17 @@ def exchange(scene: Scene, tried: frozenset[tuple[JobKey, ...]]) -> list[Move]:
     scene.looks_left = _MOST_LOOKS
     scene.begin()
     grow(scene, now=False)
-    hopeless: set[Shape] = set()
-    while _one_move(scene, batch, hopeless):
+    while _one_move(scene, batch):
         pass
+    in_time = scene.looks_left >= 0 and len(batch.hopeless) < _MOST_HOPELESS
+    scene.pass_over(_STEP, batch.in_vain, in_time=in_time or bool(batch.moves))
     scene.end()
     for worker, key in batch.leavers:
         scene.send_away(worker, f"its share was larger than that of {key}")
     return batch.moves
 
 
-def _one_move(scene: Scene, batch: _Batch, hopeless: set[Shape]) -> bool:
+def _one_move(scene: Scene, batch: _Batch) -> bool:
     """Make the best move that there is; return whether there was one."""
     receivers = [one for one in scene.crews.values() if one.grows and not one.frozen]
     receivers.sort(key=lambda one: (one.share, one.order))
@@ -63,15 +67,20 @@ def _one_move(scene: Scene, batch: _Batch, hopeless: set[Shape]) -> bool:
         for one in scene.crews.values()
         if one.spare and not one.frozen and not one.unmade
     ]
+    passed = scene.passed.get(_STEP, frozenset())
     for receiver in receivers:
-        if receiver.shape in hopeless:
+        if receiver.shape in batch.hopeless:
+            batch.in_vain.add(receiver.key)
+        if receiver.shape in batch.hopeless or receiver.key in passed:
             continue
-        if len(hopeless) >= _MOST_HOPELESS:
+        if len(batch.hopeless) >= _MOST_HOPELESS:
             break
         for node, leavers in _ways(scene, receiver, givers):
             if _try(scene, batch, receiver, node, leavers):
                 return True
-        hopeless.add(receiver.shape)
+        batch.hopeless.add(receiver.shape)
+        if scene.looks_left >= 0:
+            batch.in_vain.add(receiver.key)
     return False
 
 

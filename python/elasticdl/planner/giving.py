@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from elasticdl.planner.crew import BLOCKED, Crew, Worker
-from elasticdl.planner.room import NOWHERE, Shape
+from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Ask, Scene
 from elasticdl.planner.victims import RoomMaker
 
@@ -66,9 +66,8 @@ def seat_asks(scene: Scene, *, before_all: bool) -> None:
 
     Those before all workers come before floors, those before some of them after.
     """
-    maker = RoomMaker(scene)
+    maker = RoomMaker(scene, f"pods {before_all}")
     highest = max((crew.rank for crew in scene.crews.values()), default=0)
-    hopeless: set[Shape] = set()
     lowest = _lowest(scene)
     for ask in sorted(scene.asks, key=_before):
         if _goes_last(ask, lowest):
@@ -76,17 +75,18 @@ def seat_asks(scene: Scene, *, before_all: bool) -> None:
         if before_all and ask.priority <= highest and not ask.crew:
             continue
         node = scene.node_for(ask.shape)
-        if node == NOWHERE and ask.shape not in hopeless:
+        if node == NOWHERE:
             node = maker.make(
                 *(ask.shape, None if ask.crew else ask.priority),
-                f"made room for {ask.who}",
+                *(f"made room for {ask.who}", ask.pods),
             )
-            if node == NOWHERE:
-                hopeless.add(ask.shape)
+            if node != NOWHERE and scene.remembered.get(ask.pods):
+                scene.lost.add(ask.pods)
         if node != NOWHERE:
             scene.keep(ask, node)
         elif ask.crew:
             ask.crew.blocked = BLOCKED
+    maker.end()
 
 
 def seat_rest(scene: Scene) -> None:
@@ -122,8 +122,7 @@ def keep_floors(scene: Scene) -> None:
     They are asked for even without room: a pod that waits is what tells people, and
     those who add nodes, that more is needed.
     """
-    maker = RoomMaker(scene)
-    hopeless: set[Shape] = set()
+    maker = RoomMaker(scene, "floors")
     for crew in scene.by_arrival():
         while len(crew.placed) < crew.floor and not crew.blocked:
             worker = next((one for one in crew.unplaced if _hopes(one)), None)
@@ -131,15 +130,14 @@ def keep_floors(scene: Scene) -> None:
                 break
             shape = worker.shape
             node = scene.node_for(shape)
-            if node == NOWHERE and shape not in hopeless:
-                node = maker.make(
-                    shape, None, f"made room for the first workers of {crew.key}"
-                )
-                crew.given = node != NOWHERE
             if node == NOWHERE:
-                hopeless.add(shape)
+                cause = f"made room for the first workers of {crew.key}"
+                node = maker.make(shape, None, cause, crew.key)
+                crew.given = crew.given or node != NOWHERE
+            if node == NOWHERE:
                 break
             seat(scene, worker, node)
+    maker.end()
 
 
 def _hopes(worker: Worker) -> bool:

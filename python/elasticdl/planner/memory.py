@@ -74,6 +74,7 @@ class Vain:
     free_since: float = 0.0  # since when there has been room for it; 0: there is none
     until: float = 0.0  # no room is kept for it until then
     seconds: float = 0.0  # for so long; the next time twice as long
+    lost_since: float = 0.0  # since when others have been coming to room made for it
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,8 @@ class Memory:
     vain: tuple[Vain, ...] = ()
     newest: tuple[Newest, ...] = ()
     fairness: Fairness = Fairness()
+    # By step: who found no room in plans that had no time for all; others go first.
+    passed: tuple[tuple[str, frozenset[JobKey | str]], ...] = ()
 
     def about(self, jobs: Iterable[Job]) -> Memory:
         """Return it without what is of earlier jobs of the same names."""
@@ -165,6 +168,7 @@ class Memory:
                     one,
                     free_since=min(one.free_since, now),
                     until=min(one.until, now + one.seconds),
+                    lost_since=min(one.lost_since, now),
                 )
                 for one in self.vain
             ),

@@ -27,6 +27,8 @@ from elasticdl.planner.scene import Scene
 from elasticdl.planner.summing import summary
 from elasticdl.planner.view import ClusterView, Settings
 
+_NEXT_SECONDS = 1.0  # until there is time for what this plan had none for
+
 
 def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> Plan:
     """Return what is to be asked of the jobs of a cluster."""
@@ -67,6 +69,7 @@ def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> P
         waiting.vain_of(scene, memory),
         tuple(crew.newest for crew in scene.crews.values() if crew.newest),
         fairness,
+        tuple(sorted(scene.passed.items())),
     )
     return Plan(
         sizes,
@@ -114,8 +117,13 @@ def _again_at(
         for one in memory.fairness.tried
         if one.frame == scene.frame and one.situation != scene.situation
     ]
+    kept = {ask.pods for ask, _ in scene.rooms}
     for vain in memory.vain:
         times += [vain.free_since + settings.unseen_seconds, vain.until]
+        if vain.until > now and vain.pods in kept:
+            times.append(now + _NEXT_SECONDS)  # the next plan gives its room to others
+    if memory.passed:
+        times.append(now + _NEXT_SECONDS)
     if memory.fairness.open:
         times.append(memory.fairness.since + OPEN_SECONDS)
     for one in memory.expected:

@@ -50,17 +50,28 @@ class Scene:
     remembered: dict[JobKey | str, list[int]] = field(default_factory=dict)
     kept: dict[str, list[int]] = field(default_factory=dict)  # by this plan, of asks
     rooms: list[tuple[Ask, int]] = field(default_factory=list)  # the same, and more
+    lost: set[str] = field(default_factory=set)  # `Ask.pods` whose room others took
     waiting: set[str] = field(default_factory=set)  # `Ask.pods`, where there is a pod
     # Rooms that are being made for workers: a smaller one could take a part of one.
     made_rooms: list[tuple[int, Shape]] = field(default_factory=list)
     grown: int = 0  # workers added by this plan
     looks_left: int = MOST_LOOKS  # of this step
+    passed: dict[str, frozenset[JobKey | str]] = field(default_factory=dict)
     _trail: list[tuple[bool, Worker]] | None = None
 
     def may_look(self) -> bool:
         """Return whether there is time to look at one more node, and note that."""
         self.looks_left -= 1
         return self.looks_left >= 0
+
+    def pass_over(self, step: str, whose: set[JobKey | str], *, in_time: bool) -> None:
+        """Let others go first in the next plan, where there was no time for all.
+
+        Else whoever finds no room took the same time from the same others each time.
+        """
+        passed = self.passed.pop(step, frozenset())
+        if not in_time and whose:
+            self.passed[step] = passed | whose
 
     def by_arrival(self) -> list[Crew]:
         """Return the crews in the order of floors: by priority, then arrival."""

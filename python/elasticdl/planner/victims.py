@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.room import NOWHERE, Shape
 from elasticdl.planner.scene import MOST_LOOKS, Scene
+from elasticdl.planner.view import JobKey
 
 Budget = Callable[[Crew], int]  # how many workers a job may lose
 Found = tuple[int, list[Worker]]  # a node, and who leaves it
@@ -136,19 +137,30 @@ def _lessen(lacks: dict[int, int], one: Worker, sign: int) -> None:
 class RoomMaker:
     """Makes room in one scene, in which workers only leave meanwhile."""
 
-    def __init__(self, scene: Scene) -> None:
-        """Begin with all nodes as they are."""
+    def __init__(self, scene: Scene, step: str) -> None:
+        """Begin a step of a plan with all nodes as they are."""
         scene.looks_left = MOST_LOOKS
-        self._scene = scene
+        self._scene, self._step = scene, step
+        self._passed = scene.passed.get(step, frozenset())
+        self._hopeless: set[Shape] = set()
+        self._in_vain: set[JobKey | str] = set()
         self._left: list[int] = []  # nodes that somebody left, in this order
         self._ways: dict[tuple[Shape, int | None], _Ways] = {}
 
-    def make(self, shape: Shape, below: int | None, cause: str) -> int:
+    def make(
+        self, shape: Shape, below: int | None, cause: str, whose: JobKey | str
+    ) -> int:
         """Let the fewest workers leave one node, so that a pod fits; return the node.
 
-        `below`: the priority below which workers give way; None is all of them. Returns
-        NOWHERE where nobody can make room.
+        `below`: the priority below which workers give way; None is all of them. Those
+        who need less room than others come later. Returns NOWHERE where nobody can make
+        room, or there is no time to look.
         """
+        if shape in self._hopeless:
+            self._in_vain.add(whose)
+        looks = whose not in self._passed and self._scene.looks_left >= 0
+        if shape in self._hopeless or not looks:
+            return NOWHERE
         key = (shape, below)
         if (ways := self._ways.get(key)) is None:
             ways = _Ways(self._scene, shape, _budget(below), len(self._left))
@@ -158,7 +170,15 @@ class RoomMaker:
             self._scene.send_away(worker, cause)
         if node != NOWHERE:
             self._left.append(node)
+        elif self._scene.looks_left >= 0:
+            self._hopeless.add(shape)
+            self._in_vain.add(whose)
         return node
+
+    def end(self) -> None:
+        """End the step."""
+        in_time = self._scene.looks_left >= 0
+        self._scene.pass_over(self._step, self._in_vain, in_time=in_time)
 
 
 def _budget(below: int | None) -> Budget:

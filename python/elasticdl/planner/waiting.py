@@ -19,6 +19,7 @@ from elasticdl.planner.scene import Scene
 
 _UNMADE = "its master does not make it"
 _UNSEEN = "nobody makes all of its pods"
+_LOOKS_AGAIN_SECONDS = 10.0  # a scheduler at a pod for which it found no node
 
 
 def seat_granted(scene: Scene) -> None:
@@ -184,27 +185,35 @@ def _has_room(scene: Scene, worker: Worker) -> bool:
 def vain_of(scene: Scene, memory: Memory) -> tuple[Vain, ...]:
     """Return which other pods wait in vain: for a volume, or because of affinity."""
     known = {one.pods: one for one in memory.vain}
+    kept = {ask.pods for ask, _ in scene.rooms}
     free = {
         ask.pods
         for ask, node in scene.rooms
         if ask.made and scene.room.is_free(ask.shape, node)
     }
     found = (
-        _vain(scene, known.get(pods, Vain(pods)), is_free=pods in free)
+        _vain(scene, known.get(pods, Vain(pods)), pods in kept, is_free=pods in free)
         for pods in sorted(scene.waiting)
     )
-    return tuple(one for one in found if one.free_since or one.seconds)
+    return tuple(x for x in found if x.free_since or x.lost_since or x.seconds)
 
 
-def _vain(scene: Scene, last: Vain, *, is_free: bool) -> Vain:
+def _vain(scene: Scene, last: Vain, is_kept: bool, *, is_free: bool) -> Vain:
     settings, now = scene.settings, scene.now
     if now < last.until:
         return last
-    if not is_free:
-        return replace(last, free_since=0.0)
+    lost = last.pods in scene.lost
+    lost_since = last.lost_since or now if lost else last.lost_since
     since = last.free_since or now
-    if now - since < settings.unseen_seconds:
-        return replace(last, free_since=since)
+    # A scheduler takes whoever goes before workers first, once it looks at him again.
+    in_vain = lost and now - lost_since >= _LOOKS_AGAIN_SECONDS
+    in_vain = in_vain or (is_free and now - since >= settings.unseen_seconds)
+    if not in_vain:
+        return replace(
+            last,
+            free_since=since if is_free else 0.0,
+            lost_since=lost_since if is_kept else 0.0,
+        )
     seconds = min(2 * last.seconds, settings.max_pause_seconds)
     seconds = max(seconds, settings.pause_seconds)
     return Vain(last.pods, until=now + seconds, seconds=seconds)

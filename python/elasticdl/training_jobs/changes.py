@@ -45,9 +45,16 @@ _FIRST, _LAST = "ConfigMap", "Job"
 
 
 def changes(
-    job: TrainingJob, seen: Seen, wanted: Submit, objects: Sequence[Json]
+    job: TrainingJob,
+    seen: Seen,
+    wanted: Submit,
+    objects: Sequence[Json],
+    begun: Iterable[str] = (),
 ) -> Changes | Refused:
-    """Return the steps that make these objects, and remove those of before."""
+    """Return the steps that make these objects, and remove those of before.
+
+    `begun`: what was made of it and is not in its status, as other calls failed.
+    """
     if frozen := _frozen(job, seen, wanted, objects):
         return frozen
     stamped = [_stamped(job, one) for one in sorted(objects, key=_order)]
@@ -66,14 +73,15 @@ def changes(
     entries = tuple(map(entry_of, stamped))
     steps += [
         Step(Verb.DELETE, path_of(entry, job.namespace))
-        for entry in _gone(job.made.objects, entries)
+        for entry in _gone((*job.made.objects, *begun), entries)
     ]
     return Changes(tuple(steps), replace(wanted.made, objects=entries))
 
 
 def _gone(before: Iterable[str], now: Sequence[str]) -> list[str]:
     """Return what is not made any more; a Secret goes with the TrainingJob alone."""
-    return [one for one in before if one not in now and "/secrets/" not in one]
+    gone = dict.fromkeys(one for one in before if one not in now)
+    return [one for one in gone if "/secrets/" not in one]
 
 
 def entry_of(thing: Json) -> str:

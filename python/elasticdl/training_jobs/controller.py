@@ -58,12 +58,13 @@ _CONFLICT, _ABSENT = 409, 404
 
 
 @dataclass
-class _Secrets:
-    """Those of one TrainingJob: what was created, and since when one is in the way."""
+class _Begun:
+    """What was made of one TrainingJob, and may not be in its status yet."""
 
     uid: str
-    made: set[str] = field(default_factory=set)
-    in_the_way_since: float | None = None
+    objects: set[str] = field(default_factory=set)
+    secrets: set[str] = field(default_factory=set)  # that were created
+    in_the_way_since: float | None = None  # one that was not
 
 
 class Controller:
@@ -79,7 +80,7 @@ class Controller:
         self._refused: dict[str, Refused] = {}  # as they were logged
         self._wrote: dict[str, float] = {}  # when loss and progress were
         self._later: dict[str, asyncio.TimerHandle] = {}
-        self._secrets: dict[str, _Secrets] = {}
+        self._begun: dict[str, _Begun] = {}
         self._renders = ThreadPoolExecutor(_RENDERS, thread_name_prefix="render")
 
     @property
@@ -110,6 +111,8 @@ class Controller:
         # What is wrong with one of them, or with us, is nothing to the others.
         try:
             outcome = await self._carry_out(job, seen)
+            if outcome is None:
+                return  # its next turn has been given already
             await self._tell(job, outcome)
         except Exception as error:
             if isinstance(error, ApiError) and error.status == _ABSENT:
@@ -124,6 +127,10 @@ class Controller:
             self._look_again(name, pause)
             return
         self._backoffs.pop(name, None)
+        self._follow_up(name, outcome)
+
+    def _follow_up(self, name: str, outcome: Outcome) -> None:
+        """Log a refusal, and look again where nothing tells that its cause is gone."""
         if outcome.refused is None:
             self._refused.pop(name, None)
             return
@@ -137,7 +144,7 @@ class Controller:
         elif outcome.values is not None:
             self._look_again(name, _LOOK_AGAIN_SECONDS)
 
-    async def _carry_out(self, job: TrainingJob, seen: Seen) -> Outcome:
+    async def _carry_out(self, job: TrainingJob, seen: Seen) -> Outcome | None:
         decision = reconcile(job, seen)
         # One without the label of a job is not watched.
         if (
@@ -184,22 +191,37 @@ class Controller:
             return None
         return None if (owner_of(found) or {}).get("uid") == job.uid else found
 
-    async def _submit(self, job: TrainingJob, seen: Seen, wanted: Submit) -> Outcome:
+    def _begun_of(self, job: TrainingJob) -> _Begun:
+        known = self._begun.get(job.name)
+        if known is None or known.uid != job.uid:
+            known = self._begun[job.name] = _Begun(job.uid)
+        return known
+
+    async def _submit(
+        self, job: TrainingJob, seen: Seen, wanted: Submit
+    ) -> Outcome | None:
+        """Make a job's objects; None where it was edited or deleted meanwhile."""
         loop = asyncio.get_running_loop()
         render = self._renderer.render
         rendered = await loop.run_in_executor(self._renders, render, job, wanted)
         planned: Changes | Refused
+        now = self._watched.job(job.name)
+        if now is None or (now.uid, now.generation) != (job.uid, job.generation):
+            return None
+        begun = self._begun_of(job)
         if isinstance(rendered, Refused):
             planned = rendered
         else:
-            planned = changes(job, seen, wanted, rendered)
+            planned = changes(job, seen, wanted, rendered, sorted(begun.objects))
         if isinstance(planned, Refused):
             return Outcome(job.made, planned, wanted.values)
+        begun.objects |= set(planned.made.objects)
         for step in planned.steps:
             try:
                 await self._call(job, step)
             except ApiError as error:
                 return Outcome(job.made, self._refusal(job, error), wanted.values)
+        begun.objects = set(planned.made.objects)
         log.info(
             "TrainingJob %s: run %d is there, %d objects",
             job.name, planned.made.run, len(planned.made.objects),
@@ -242,9 +264,7 @@ class Controller:
         Raises ApiError while one of an earlier job may be in its place.
         """
         folder, _, name = step.path.rpartition("/")
-        known = self._secrets.get(job.name)
-        if known is None or known.uid != job.uid:
-            known = self._secrets[job.name] = _Secrets(job.uid)
+        known = self._begun_of(job)
         try:
             await self._api.request(
                 "POST", folder, query={"fieldManager": FIELD_MANAGER}, body=step.body
@@ -252,7 +272,7 @@ class Controller:
         except ApiError as error:
             if error.status != _CONFLICT or error.reason != "AlreadyExists":
                 raise
-            if name in known.made or any(
+            if name in known.secrets or any(
                 made.endswith(f"/secrets/{name}") for made in job.made.objects
             ):
                 return
@@ -261,7 +281,7 @@ class Controller:
             if now - known.in_the_way_since < _COLLECTED_SECONDS:
                 raise ApiError(f"{error}; waiting for it to go") from error
         # Not in the status before all the rest is made, too.
-        known.made.add(name)
+        known.secrets.add(name)
 
     async def _tell(self, job: TrainingJob, outcome: Outcome) -> None:
         """Write the status, if it is another one."""
@@ -303,5 +323,5 @@ class Controller:
     def _forget(self, name: str) -> None:
         if known := self._later.pop(name, None):
             known.cancel()
-        for kept in (self._backoffs, self._refused, self._wrote, self._secrets):
+        for kept in (self._backoffs, self._refused, self._wrote, self._begun):
             kept.pop(name, None)

@@ -53,7 +53,7 @@ def test_of_one_namespace_so_many_texts_are_kept(caplog):
 
 def test_a_job_whose_text_is_kept_again_is_read_again():
     reader = JobReader()
-    reader.read(Keeping(MOST_OF_NAMESPACE).lean(config_map()), Classes())
+    reader.read(Keeping({"other": MOST_OF_NAMESPACE}).lean(config_map()), Classes())
     known = reader.read(Keeping().lean(config_map()), Classes())
     assert known is not None
 
@@ -75,3 +75,11 @@ def test_a_grant_that_was_only_renewed_is_seen_as_such():
         for one in (GRANT, later)
     )
     assert only_renewed(before, after)
+
+
+def test_what_is_kept_is_kept_when_all_is_listed_again():
+    kept = Keeping({"other": MOST_OF_NAMESPACE - 9000, "elasticdl-digits": 9000})
+    assert "refused" not in kept.lean(large(900))
+    labels = {"elasticdl-job-name": "new"}
+    other = large(9000, name="elasticdl-new", labels=labels)
+    assert "refused" in kept.lean(other)

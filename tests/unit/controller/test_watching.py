@@ -292,3 +292,25 @@ def test_a_job_that_is_made_again_while_its_watch_is_broken_is_no_less_a_job(ser
         await until(lambda: {one.uid for one in cluster.jobs().values()} == {"uid-2"})
 
     watching(server, story)
+
+
+def test_a_job_for_whose_text_there_was_no_room_is_known_when_others_are_gone(server):
+    def large(number: int) -> Any:
+        item = config_map(VALUES + "#" * 500_000)
+        labels = {"elasticdl-job-name": f"a{number}"}
+        about = {"name": f"elasticdl-a{number}", "uid": f"a{number}", "labels": labels}
+        item["metadata"] |= about
+        return item
+
+    many = [large(number) for number in range(34)]
+    server.scripts |= {
+        JOBS: [listing(*many, config_map(VALUES + "#" * 500_000))],
+        f"{JOBS}?watch": [(200, [event("DELETED", one) for one in many[:3]])],
+    }
+
+    async def story(cluster: WatchedCluster) -> None:
+        server.scripts[JOBS].append(listing(*many[3:], last(), config_map()))
+        await until(lambda: DIGITS in cluster.jobs())
+        assert server.asked[JOBS] == 2
+
+    watching(server, story)

@@ -74,9 +74,15 @@ def _rests(world: World, made: Plan) -> bool:
         return False
     if any(not p.node and world.now - p.waiting_since < 6 for p in world.pods.values()):
         return False
-    # A pause that ends is tried again for good, with longer and longer pauses.
+    elsewhere = [one for one in fairness.tried if one.situation != fairness.situation]
+    if any(one.until > world.now for one in elsewhere):
+        return False
+    # What was in vain is tried again for good, with longer and longer pauses.
+    vain, waits = made.memory.vain, SETTINGS.unseen_seconds
     return made.again_at is None or made.again_at in {
-        one.until for one in made.memory.pauses
+        *(one.until for one in made.memory.pauses),
+        *(one.until for one in vain),
+        *(one.free_since + waits for one in vain),
     }
 
 
@@ -112,6 +118,8 @@ def _at_rest(world: World, made: Plan) -> None:
 def _no_room_for(world: World, view: ClusterView, job: Job, made: Plan) -> None:
     if made.sizes[job.key] >= job.cap or made.reasons[job.key].startswith("waits"):
         return
+    if any(pod.name in world.in_vain for pod in world.pods.values()):
+        return  # room may be kept for it just now
     nodes = supply(view.nodes, SETTINGS, world.now)
     aside = apart(view, nodes)
     summed = [node for node in nodes if node.name not in aside]

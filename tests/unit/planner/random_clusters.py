@@ -53,7 +53,23 @@ def cluster(seed: int) -> World:
     more = Random(f"{seed} more")
     _beside(more, world, keys)
     _devices(more, world)
+    _in_vain(more, world)
     return world
+
+
+def _in_vain(random: Random, world: World) -> None:
+    """Let pods of others wait in some clusters that no node takes: for a volume."""
+    if random.random() < 0.8:
+        return
+    for number in range(random.choice([1, 1, 2, 4])):
+        request = Resources.of({"cpu": random.choice([250, 1000, 3000]), "memory": GIB})
+        priority = random.choice([HIGH, HIGH, MIDDLE - 500, 0])
+        at = world.now + random.uniform(0, _LAST_EVENT_SECONDS)
+        name = f"v{number}"
+        world.in_vain.add(name)
+        world.events.append(
+            (at, lambda w, n=name, r=request, p=priority: w.add_pod(n, r, p))  # type: ignore[misc]
+        )
 
 
 def _devices(random: Random, world: World) -> None:

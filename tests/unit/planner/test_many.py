@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from elasticdl.planner.memory import Memory
 from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import MOST_LOOKS, Scene
 from elasticdl.planner.victims import RoomMaker
-from elasticdl.planner.view import ClusterView, Job, Node, Pod, Template
+from elasticdl.planner.view import ClusterView, Job, Node, Placement, Pod, Template
 
 from tests.unit.planner.build import (
     FULL,
@@ -24,7 +25,10 @@ from tests.unit.planner.build import (
     node,
     serving,
     worker,
+    workers,
 )
+
+OWN = Placement(selector=(("own", "yes"),))
 
 
 def full(num_nodes: int, jobs: list[Job], each: int) -> list[Node | Pod]:
@@ -66,11 +70,11 @@ def test_room_for_many_pods_costs_no_more_than_that_for_one_after_the_other(seed
     results = []
     for anew in (False, True):
         there = scene(view)
-        maker, found = RoomMaker(there), []
+        maker, found = RoomMaker(there, "test"), []
         for size in sizes:
             shape = there.room.shape(cpus(size), view.jobs[0].worker.placement)
-            maker = RoomMaker(there) if anew else maker
-            found.append(maker.make(shape, None, "test"))
+            maker = RoomMaker(there, "test") if anew else maker
+            found.append(maker.make(shape, None, "test", "test"))
             if found[-1] != NOWHERE:
                 there.room.take(shape, found[-1])
         leavers = sum(len(crew.leave) for crew in there.crews.values())
@@ -81,10 +85,10 @@ def test_room_for_many_pods_costs_no_more_than_that_for_one_after_the_other(seed
 def test_for_many_equal_pods_not_each_node_is_looked_at_each_time():
     jobs = [job(f"j{n}", 1, 200, 160) for n in range(10)]
     there = scene(cluster(*jobs, *full(100, jobs, 16)))
-    maker = RoomMaker(there)
+    maker = RoomMaker(there, "test")
     shape = there.room.shape(cpus(3), jobs[0].worker.placement)
     for _ in range(100):
-        chosen = maker.make(shape, None, "test")
+        chosen = maker.make(shape, None, "test", "test")
         assert chosen != NOWHERE
         there.room.take(shape, chosen)
     assert there.looks_left > MOST_LOOKS - 50 * 100
@@ -114,3 +118,53 @@ def test_what_a_plan_has_no_time_for_the_next_one_does():
     kept = [sum(len(nodes) for _, nodes in one.memory.kept) for one in (first, then)]
     assert kept[0] < 700
     assert kept[1] == 700
+
+
+def oversized(count: int, amount: float, **fields: object) -> list[Job]:
+    """Return jobs, each of a worker of its own size, that no node has room for."""
+    return [
+        job(
+            *(f"large{n:03}", 0, 1, 0),
+            worker=Template(cpus(amount + n / 1000), priority=LOW),
+            **fields,
+        )
+        for n in range(count)
+    ]
+
+
+def test_jobs_that_fit_nowhere_keep_no_newcomer_from_its_first_workers():
+    # As many sizes as there is no time for in one plan, and all of them came earlier.
+    old = [job(f"j{n}", 1, 9000, 800) for n in range(4)]
+    nodes = full(800, old, 4)
+    beside = [serving(f"s{n}", 12, f"n{n}") for n in range(800)]
+    large = [replace(one, min=1, max=2) for one in oversized(100, 8)]
+    assert len(large) * 800 > MOST_LOOKS
+    new = job("new", 1, 9, None, arrived=NOW)
+    view = cluster(*nodes, *beside, *old, *large, new)
+    plans = [made(view)]
+    while plans[-1].leave[old[0].key] == () and len(plans) < 4:
+        assert plans[-1].again_at is not None
+        plans.append(made(view, plans[-1].memory, now=NOW + len(plans)))
+    assert any(plans[-1].leave.values())
+
+
+def test_jobs_that_cannot_grow_keep_no_other_job_from_its_fair_share():
+    nodes = [node(f"n{n}", 4) for n in range(4)]
+    own = Node("own", cpus(16), labels=(("own", "yes"),))
+    old, new = job("old", 1, 99, 15), job("new", 1, 99, 1)
+    there = workers(old, n0=4, n1=4, n2=4, n3=3)
+    # Each has its one worker on a node of their own, where no more fits.
+    stuck = [
+        replace(one, min=1, max=2, granted=1, worker=replace(one.worker, placement=OWN))
+        for one in oversized(120, 0.001)
+    ]
+    rest = 16 - sum(dict(one.worker.request.items)["cpu"] for one in stuck) / 1000
+    view = cluster(
+        *(*nodes, own, old, new, there, workers(new, n3=1), *stuck),
+        *(workers(one, own=1) for one in stuck),
+        serving("dummy", rest, "own"),
+    )
+    first = made(view)
+    second = made(view, first.memory, now=NOW + 1)
+    assert first.again_at == NOW + 1
+    assert first.leave[old.key] or second.leave[old.key]

@@ -55,6 +55,7 @@ class World:
     lag_seconds: float = 0.0  # until a grant is in the view, and obeyed
     leave_seconds: float = 1.0
     spreads: bool = True  # the scheduler prefers the emptiest node, else any
+    in_vain: set[str] = field(default_factory=set)  # pods that no node takes
     changed: bool = True
     _grants: list[tuple[float, JobKey, int, tuple[int, ...]]] = field(
         default_factory=list
@@ -309,6 +310,8 @@ class World:
         return len(there) >= self.masters[pod.of].quota
 
     def _allowed(self, pod: Pod) -> list[str]:
+        if pod.name in self.in_vain:
+            return []
         return [
             node.name
             for node in self.nodes.values()

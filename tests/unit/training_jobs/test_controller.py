@@ -57,8 +57,10 @@ class OneJob(HelmProgram):
     """Helm as far as it renders the same few objects of every job."""
 
     def render(self, chart: Path, release: str, where: Where, values: Values) -> str:
-        kinds = (("v1", "ConfigMap", ""), ("v1", "Secret", "-token"),
-                 ("batch/v1", "Job", "-master"))  # fmt: skip
+        kinds = [("v1", "ConfigMap", ""), ("v1", "Secret", "-token"),
+                 ("batch/v1", "Job", "-master")]  # fmt: skip
+        if "monitoring" in values:
+            kinds.append(("apps/v1", "Deployment", "-board"))
         pod = {"template": {"spec": {"containers": []}}}
         return "---\n".join(
             json.dumps(
@@ -222,3 +224,28 @@ def test_what_was_made_before_a_call_failed_is_not_taken_for_an_earlier_jobs():
     path = f"PATCH {OWN}/a/status"
     controlled(server, lambda: server.asked[path] > 0, OneJob("helm"))
     assert server.asked[job] == 2
+
+
+def test_what_was_made_before_a_call_failed_goes_when_it_is_not_wanted_any_more(
+    monkeypatch,
+):
+    monkeypatch.setattr("elasticdl.training_jobs.controller._LOOK_AGAIN_SECONDS", 0.05)
+    # A quota refuses the master; then the specification asks for less.
+    board = "/apis/apps/v1/namespaces/ml/deployments/elasticdl-a-board"
+    first = manifest("a", monitoring__tensorboard__enabled=True)
+    first["metadata"]["resourceVersion"] = "4"
+    edited = manifest("a")
+    edited["metadata"] |= {"resourceVersion": "9", "generation": 2}
+    server = serving(first)
+    quota = {"kind": "Status", "message": "exceeded quota", "reason": "Forbidden"}
+    job, told = f"PATCH {BATCH}/elasticdl-a-master", f"PATCH {OWN}/a/status"
+    server.scripts |= {
+        f"PATCH {CORE}/elasticdl-a": [made("elasticdl-a")],
+        f"PATCH {board}": [made("elasticdl-a-board")],
+        f"DELETE {board}": [made("elasticdl-a-board")],
+        "POST /api/v1/namespaces/ml/secrets": [(201, {})],
+        job: [(403, quota), made("elasticdl-a-master")],
+        told: [(200, edited)],
+    }
+    controlled(server, lambda: server.asked[told] > 1, OneJob("helm"))
+    assert server.asked[f"DELETE {board}"] == 1

@@ -3,8 +3,10 @@
 A script on the PATH stands for Helm: for the job `a` it does not end before it may.
 """
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elasticdl.client.cluster.api import Where
@@ -15,7 +17,14 @@ from elasticdl.job.values.training_job import read_manifest
 
 from tests.unit.scripted_server import ENDS, Server
 from tests.unit.training_jobs.objects import changed, manifest
-from tests.unit.training_jobs.test_controller import OWN, controlled, made, serving
+from tests.unit.training_jobs.test_controller import (
+    CORE,
+    OWN,
+    OneJob,
+    controlled,
+    made,
+    serving,
+)
 
 LONG = 600.0  # nothing waits for that
 SCRIPT = """#!/bin/sh
@@ -128,6 +137,36 @@ def test_one_trainingjob_is_worked_on_once_at_a_time_and_then_as_it_is_now(
 
     controlled(server, holds, helm)
     assert len(again) == 1
+
+
+def test_what_was_edited_while_helm_rendered_is_not_made_as_it_was_before(
+    stand: Stand,
+) -> None:
+    edited = manifest("a", job__worker__replicas=-1)
+    edited["metadata"] |= {"resourceVersion": "9", "generation": 2}
+    first = manifest("a")
+    first["metadata"]["resourceVersion"] = "4"
+    server = answering(serving(first))
+    server.scripts[f"{OWN}?watch"] = [
+        (200, [{"type": "MODIFIED", "object": edited}, ENDS])
+    ]
+    made_it, told = f"PATCH {CORE}/elasticdl-a", f"PATCH {OWN}/a/status"
+    server.scripts[made_it] = [made("elasticdl-a")]
+
+    known = threading.Event()
+
+    class Slow(OneJob):
+        def render(self, *about: Any) -> str:
+            known.wait(LONG)
+            return super().render(*about)
+
+    def holds() -> bool:
+        if server.asked[f"{OWN}?watch"] >= 2:
+            known.set()
+        return server.asked[told] > 0
+
+    controlled(server, holds, Slow("helm"))
+    assert server.asked[made_it] == 0
 
 
 def test_the_library_is_ended_too_where_it_takes_long(tmp_path: Path) -> None:
