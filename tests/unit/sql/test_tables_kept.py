@@ -203,3 +203,18 @@ def test_figures_take_no_place_of_the_rows_that_they_are_of(
     prepare = part.prepare if using else evaluate.write_labelled
     with pytest.raises(DataError, match="people would lose its `x`, `y` and 10 of"):
         prepare(session, statement, ABOUT, tmp_path)
+
+
+def test_a_table_of_a_schema_is_no_column_of_a_table_called_as_the_schema(
+    session: Session, tmp_path: Path
+) -> None:
+    """The answers were in a table `main`, and those in `main.people` stayed old."""
+    select = "SELECT x FROM people"
+    told = "`main` is a schema; .* TO PREDICT main.people.prediction"
+    with pytest.raises(DataError, match=told):
+        prepared(session, f"{select} TO PREDICT main.people USING m", tmp_path / "a")
+    prepared(
+        session, f"{select} TO PREDICT main.new.prediction USING m", tmp_path / "b"
+    )
+    session.source.execute("CREATE TABLE main (x INTEGER)", most_rows=1)
+    prepared(session, f"{select} TO PREDICT main.guess USING m", tmp_path / "c")

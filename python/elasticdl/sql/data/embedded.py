@@ -187,6 +187,11 @@ class Embedded:
         with interrupts(self.connection):
             return _held(self.connection, quoted(name))
 
+    def has_schema(self, name: str) -> bool:
+        asked = "SELECT count(*) FROM duckdb_schemas() WHERE lower(schema_name) = ?"
+        (found,) = self.connection.execute(asked, [name.lower()]).fetchone()
+        return bool(found)
+
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         with interrupts(self.connection):
             return self._put_table(name, parquet, came)

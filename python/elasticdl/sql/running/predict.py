@@ -36,6 +36,7 @@ def prepare(
 ) -> int:
     """Write the rows as the model takes them; return how many there are."""
     check_place(session, statement.table)
+    _refuse_schema(session, statement)
     staged = stage(session, statement.select, about, folder, kept=True)
     if staged.num_rows:
         _refuse_loss(session, statement, staged)
@@ -113,6 +114,23 @@ def finish(
             f'keeps it, or write TO PREDICT "{table}.parquet"'
         )
     return [Told(tuple(lines))]
+
+
+def _refuse_schema(session: Session, statement: Predict) -> None:
+    """Raise DataError where `mart.sales` seems to be a table of the schema `mart`."""
+    table, column = statement.table, statement.column
+    if table is None or column is None or table.text.endswith(_FILE_ENDINGS):
+        return
+    source = session.source
+    if "." in table.text or not source.has_schema(table.text):
+        return
+    if source.held(table.text) is None:
+        whole = f"{table.text}.{column.text}"
+        raise DataError(
+            f"TO PREDICT {whole} would make a table `{table.text}` with the column "
+            f"`{column.text}`, and `{table.text}` is a schema; for its table "
+            f"`{column.text}` name the column, too: TO PREDICT {whole}.prediction"
+        )
 
 
 def _names(statement: Predict, staged: Staged) -> Names:
