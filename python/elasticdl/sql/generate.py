@@ -296,7 +296,8 @@ def _output(plan: TrainPlan, statistics: Statistics) -> list[str]:
 def _compile(plan: TrainPlan, statistics: Statistics) -> str:
     what = head(plan, statistics)
     name = OPTIMIZERS[plan.optimizer][0]
-    options = {"learning_rate": 0.001, **dict(plan.optimizer_params)}
+    rate = networks.learning_rate(plan.model.family)
+    options = {"learning_rate": rate, **dict(plan.optimizer_params)}
     given = ", ".join(f"{key}={literal(value)}" for key, value in options.items())
     metrics = metrics_of.metrics(metrics_of.chosen(what, plan.metrics))
     lines = [

@@ -380,7 +380,7 @@ def read_description(version: ModelVersion) -> Description:
     try:
         tree = json.loads(version.model_file.read_text(encoding="utf-8"))
         return description_of(tree)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise SpecError(
             f"{version.model_file}: cannot be read: {error!r}; drop "
             f"{version.reference} and train it again"
@@ -398,8 +398,8 @@ def description_of(tree: Mapping[str, Any]) -> Description:
         notes=tuple(tree["notes"]),
         num_training=tree["num_training"],
         num_validation=tree["num_validation"],
-        made=tree["made"],
-        evaluation=tree["evaluation"],
+        made=float(tree["made"]),
+        evaluation={name: float(one) for name, one in tree["evaluation"].items()},
     )
 
 

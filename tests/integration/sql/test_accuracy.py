@@ -93,3 +93,60 @@ def test_a_statement_makes_a_model_as_good_as_one_by_hand(tmp_path: Path) -> Non
     by_hand = _trained_accuracy(hand, (train, classes), (new, right))
     assert abs(by_sql - by_hand) < 0.005, (by_sql, by_hand)
     assert by_sql > unknown.best_accuracy - 0.03
+
+
+_ROWS = 3_000  # About 200 steps of the defaults.
+
+
+def _linear_table(folder: Path) -> np.ndarray[Any, Any]:
+    """Write a table in which two columns decide; return it as it is."""
+    random = np.random.default_rng(7)
+    table = random.normal(size=(_ROWS, 4))
+    amount = 30 + 9 * table[:, 0] - 4 * table[:, 1] + 2 * random.normal(size=_ROWS)
+    seldom = np.where(amount > 40, "yes", "no")
+    with (folder / "linear.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*"abcd", "amount", "seldom"])
+        writer.writerows(
+            [*row, one, word]
+            for row, one, word in zip(table, amount, seldom, strict=True)
+        )
+    return np.column_stack([table, amount, seldom == "yes"])
+
+
+def _said(sql: str, folder: Path, given: np.ndarray[Any, Any]) -> Any:
+    """Return what a statement's model says, trained as the statement's job does."""
+    made = tables.trained(sql, folder)
+    table = pq.read_table(folder / "training")
+    train = {name: table[name].to_numpy().astype(np.float32) for name in "abcd"}
+    keras.utils.set_random_seed(1)
+    model = loaded(made.made, folder).model()
+    label = table[LABEL_FEATURE].to_numpy().astype(np.float32)
+    epochs, batch = made.plan.epochs, made.plan.batch_size
+    model.fit(train, label, epochs=epochs, batch_size=batch, verbose=0)
+    asked = {name: given[:, n].astype(np.float32) for n, name in enumerate("abcd")}
+    return model.predict(asked, batch_size=4096, verbose=0).ravel()
+
+
+def test_linear_models_learn_a_table_of_few_rows_with_what_is_chosen_for_them(
+    tmp_path: Path,
+) -> None:
+    rows = _linear_table(tmp_path)
+    amount, seldom = rows[:, 4], rows[:, 5]
+    query = f"FROM '{tmp_path / 'linear.csv'}' TO TRAIN"
+    numbers = _said(
+        f"SELECT * EXCLUDE (seldom) {query} LinearRegressor LABEL amount INTO m",
+        tmp_path,
+        rows,
+    )
+    with_one = np.column_stack([rows[:, :4], np.ones(_ROWS)])
+    best, *_ = np.linalg.lstsq(with_one, amount, rcond=None)
+    error = np.square(with_one @ best - amount).mean()
+    assert np.square(numbers - amount).mean() < 1.1 * error
+    chances = _said(
+        f"SELECT * EXCLUDE (amount) {query} LinearClassifier LABEL seldom INTO m",
+        tmp_path,
+        rows,
+    )
+    known = ((with_one @ best > 40) == seldom).mean()
+    assert ((chances >= 0.5) == seldom).mean() > known - 0.01

@@ -21,9 +21,11 @@ from elasticdl.sql.plan import (
     Kind,
     LabelPlan,
     Measured,
+    ModelPlan,
     Schema,
     SplitPlan,
     Stored,
+    TrainPlan,
 )
 from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import (
@@ -36,7 +38,7 @@ from elasticdl.sql.running.questions import parts_of
 from elasticdl.sql.running.session import Bars, Session
 from elasticdl.sql.running.staging import stage
 from elasticdl.sql.running.statements import run
-from elasticdl.sql.running.train import keep
+from elasticdl.sql.running.train import few_steps, keep
 
 from tests.unit.sql.ready import read, train
 
@@ -475,16 +477,48 @@ def test_a_metric_that_does_not_go_with_a_model_is_told_before_rows_areread(
         list(run(session, text))
 
 
-def test_one_version_that_cannot_be_read_hides_no_other(session: Session) -> None:
+@pytest.mark.parametrize(
+    "damaged",
+    ["{", "[]", '{"columns": 3}', ('"evaluation": {}', '"evaluation": {"auc": null}')],
+)
+def test_one_version_that_cannot_be_read_hides_no_other(
+    session: Session, damaged: str | tuple[str, str]
+) -> None:
     for _ in range(3):
         with session.registry.adding("m") as version:
             write_description(version, _about("x"))
     version = session.registry.find("m@2")
-    version.model_file.write_text("{")
+    if isinstance(damaged, tuple):
+        whole = version.model_file.read_text()
+        assert damaged[0] in whole
+        damaged = whole.replace(*damaged)
+    version.model_file.write_text(damaged)
     ((_, (table,)),) = run(session, "SHOW MODELS")
     assert [row[0] for row in table.rows] == ["m@1", "m@2", "m@3"]
     assert table.rows[1][4].startswith("unreadable: ")
     assert table.rows[2][1] == "DNNClassifier"
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "said", "told"),
+    [
+        (120, {}, "10 epochs of these rows are 10 steps, "),
+        (1_152, {}, "10 epochs of these rows are 90 steps, "),
+        (1_153, {}, ""),
+        (120, {"epochs": 11}, ""),  # whoever says it knows it
+        (120, {"batch_size": 64}, ""),
+    ],
+)
+def test_a_training_of_few_steps_is_told_what_makes_more(
+    num_rows: int, said: dict[str, int], told: str
+) -> None:
+    """Of 120 flowers a model knew three of four, where 97 of 100 are known."""
+    label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
+    model = ModelPlan("DNNClassifier", "dnn")
+    plan = TrainPlan("m", Schema(()), (), (), label, model, SplitPlan(), (), **said)
+    line = few_steps(plan, num_rows)
+    assert line.startswith(told)
+    assert bool(line) == bool(told)
 
 
 def test_a_job_that_left_no_checkpoint_makes_no_version(session: Session) -> None:

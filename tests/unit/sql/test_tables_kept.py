@@ -61,6 +61,73 @@ def rows_of(session: Session, sql: str) -> Any:
 
 
 @pytest.mark.parametrize(
+    ("select", "table"),
+    [
+        ("SELECT x, people FROM employees", "people"),
+        ("SELECT count(people), x FROM employees GROUP BY x", "people"),
+        ("SELECT * FROM raw.people", "mart.people"),
+        ('SELECT * FROM "raw data"."people" AS r', "mart.people"),
+        ("SELECT * FROM people_of_today", "people"),
+    ],
+)
+def test_what_only_has_the_name_of_the_target_is_not_it(
+    select: str, table: str
+) -> None:
+    """Each day's second run was refused: the table had other rows from the first."""
+    assert not predict.reads(select, table)
+
+
+@pytest.mark.parametrize(
+    ("select", "table"),
+    [
+        ("SELECT * FROM main.people", "main.people"),
+        ('SELECT * FROM "main" . "people"', "main.people"),
+        ("SELECT * FROM people", "main.people"),
+        ("SELECT * FROM main.people", "people"),
+        ("SELECT x FROM cities c, people", "people"),
+        ("FROM (people)", "people"),
+    ],
+)
+def test_a_target_is_found_however_it_is_named(select: str, table: str) -> None:
+    assert predict.reads(select, table)
+
+
+@pytest.mark.parametrize("joined", ["JOIN orders o ON", ", orders o WHERE"])
+def test_a_join_that_gives_some_rows_often_hides_none_that_it_leaves_out(
+    session: Session, tmp_path: Path, joined: str
+) -> None:
+    """Who had no order was gone from the table, without a word."""
+    made = "CREATE TABLE orders AS SELECT x FROM people WHERE x < 3"
+    session.source.execute(made, most_rows=1)
+    for _ in range(2):
+        session.source.execute("INSERT INTO orders SELECT * FROM orders", most_rows=1)
+    select = f"SELECT p.* FROM people p {joined} o.x = p.x"
+    with pytest.raises(DataError, match="people would have 12 rows in place of 10: "):
+        prepared(session, f"{select} TO PREDICT people USING m", tmp_path / "w")
+    assert len(rows_of(session, "SELECT * FROM people")) == 10
+
+
+def test_a_second_prediction_takes_the_place_of_the_first_with_its_probability(
+    session: Session, tmp_path: Path
+) -> None:
+    """Beside the new guess stood the old one's probability."""
+    text = "SELECT * FROM people TO PREDICT people.guess USING m"
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        finished(session, prepared(session, text, folder), folder, 10)
+    found = session.source.execute("SELECT * FROM people", most_rows=1)
+    assert found.names == ("x", "y", "guess", "probability")
+
+
+def test_a_probability_of_the_users_own_stays(session: Session, tmp_path: Path) -> None:
+    select = "SELECT y AS guess, x, 0.5 AS probability FROM people"
+    folder = tmp_path / "w"
+    text = f'{select} TO PREDICT "other".guess USING m'
+    finished(session, prepared(session, text, folder), folder, 10)
+    found = session.source.execute("SELECT * FROM other", most_rows=1)
+    assert found.names == ("x", "probability", "guess", "probability_2")
+
+
+@pytest.mark.parametrize(
     ("select", "lost"),
     [
         ("SELECT * FROM people WHERE x < 3", "lose 7 of its 10 rows: "),
@@ -136,3 +203,18 @@ def test_figures_take_no_place_of_the_rows_that_they_are_of(
     prepare = part.prepare if using else evaluate.write_labelled
     with pytest.raises(DataError, match="people would lose its `x`, `y` and 10 of"):
         prepare(session, statement, ABOUT, tmp_path)
+
+
+def test_a_table_of_a_schema_is_no_column_of_a_table_called_as_the_schema(
+    session: Session, tmp_path: Path
+) -> None:
+    """The answers were in a table `main`, and those in `main.people` stayed old."""
+    select = "SELECT x FROM people"
+    told = "`main` is a schema; .* TO PREDICT main.people.prediction"
+    with pytest.raises(DataError, match=told):
+        prepared(session, f"{select} TO PREDICT main.people USING m", tmp_path / "a")
+    prepared(
+        session, f"{select} TO PREDICT main.new.prediction USING m", tmp_path / "b"
+    )
+    session.source.execute("CREATE TABLE main (x INTEGER)", most_rows=1)
+    prepared(session, f"{select} TO PREDICT main.guess USING m", tmp_path / "c")

@@ -43,6 +43,7 @@ _GROUP_BYTES = 2**25  # Each thread has a row group in memory, some even two.
 # Parts of the engine's plan that give rows as they come.
 _STREAMING = ("PROJECTION", "FILTER", "UNNEST", "UNION", "STREAMING_LIMIT", "RANGE",
               "STREAMING_WINDOW", "GENERATE_SERIES", "EMPTY_RESULT")  # fmt: skip
+_ONLY_READ = ("Permission denied", "Read-only file system")
 # Kinds of values whose size is not that of their type.
 _OF_ANY_SIZE = (Kind.TEXT, Kind.ARRAY, Kind.OTHER)
 
@@ -72,12 +73,24 @@ def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) 
     if spill is not None:
         config["temp_directory"] = str(spill / "spill")
     try:
-        connection = duckdb.connect(path or ":memory:", config=config)
+        connection = _opened(path or ":memory:", config)
         # It is on without a script (python -c, notebooks), and writes to stdout.
         connection.execute("SET enable_progress_bar = false")
         return connection
     except duckdb.Error as error:
         raise failed(error, doing=f"{path}: cannot be opened") from error
+
+
+def _opened(path: str, config: dict[str, Any]) -> Any:
+    """Open a database; only to be read where its file can only be read."""
+    duckdb = import_duckdb()
+    try:
+        return duckdb.connect(path, config=config)
+    except duckdb.IOException as error:
+        refused = any(sign in str(error) for sign in _ONLY_READ)
+        if not refused or not Path(path).is_file():
+            raise
+        return duckdb.connect(path, read_only=True, config=config)
 
 
 @contextmanager
@@ -173,6 +186,11 @@ class Embedded:
     def held(self, name: str) -> Held | None:
         with interrupts(self.connection):
             return _held(self.connection, quoted(name))
+
+    def has_schema(self, name: str) -> bool:
+        asked = "SELECT count(*) FROM duckdb_schemas() WHERE lower(schema_name) = ?"
+        (found,) = self.connection.execute(asked, [name.lower()]).fetchone()
+        return bool(found)
 
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         with interrupts(self.connection):

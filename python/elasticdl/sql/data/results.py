@@ -9,6 +9,7 @@ file says which rows it has by number. So each row is there exactly once, withou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from elasticdl.sql.plan import Head, Kind, LabelPlan
 
 _NEAR = 1e-3  # Of sums of float32.
 PREDICTION, PROBABILITY = "prediction", "probability"
+_OF_BEFORE = re.compile(rf"{PROBABILITY}(_\d+)?")
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,18 @@ class Names:
 
 
 def names_beside(columns: tuple[str, ...], wanted: str = "") -> Names:
-    """Return names that no column of the query has."""
-    there = {name.lower() for name in columns}
+    """Return names that no column of the query has, but those of answers before.
 
+    A column that is `wanted` takes the place of one of that name, and so does its
+    probability, which stands behind it.
+    """
+    there = [name.lower() for name in columns]
     prediction = wanted or _free(PREDICTION, there)
-    return Names(prediction, _free(PROBABILITY, there | {prediction.lower()}))
+    if prediction.lower() in there:
+        behind = there.index(prediction.lower()) + 1
+        if behind < len(there) and _OF_BEFORE.fullmatch(there[behind]):
+            return Names(prediction, columns[behind])
+    return Names(prediction, _free(PROBABILITY, {*there, prediction.lower()}))
 
 
 def _free(name: str, there: Collection[str]) -> str:
@@ -58,7 +67,10 @@ def join(
     exactly one prediction.
     """
     files = file_literal(parts, "part-*.parquet")
-    kept = [c for c in staged.schema.names if c.lower() != names.prediction.lower()]
+    new = {names.prediction.lower()}
+    if label.head is not Head.NUMBER:
+        new.add(names.probability.lower())
+    kept = [name for name in staged.schema.names if name.lower() not in new]
     columns = [f"r.{identifier(c)}" for c in kept]
     # Counted here: the file's own count has a name that a column may have, too.
     place = identifier(_free("row", {name.lower() for name in staged.schema.names}))

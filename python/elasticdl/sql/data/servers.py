@@ -230,6 +230,15 @@ class Server:
             raise self._failed(error, f"table {name} cannot be read") from None
         return Held(tuple(names), int(count))
 
+    def has_schema(self, name: str) -> bool:
+        import sqlalchemy
+        from sqlalchemy import exc
+
+        try:
+            return name in sqlalchemy.inspect(self._engine).get_schema_names()
+        except (exc.SQLAlchemyError, NotImplementedError):  # who may not ask
+            return False
+
     def _place(self, schema: str, name: str) -> str:
         """Return a table's name in the quotes of its engine."""
         mark = self._engine.dialect.identifier_preparer.quote_identifier

@@ -107,6 +107,9 @@ class Source(Protocol):
     def held(self, name: str) -> Held | None:
         """Return what a table has; None if there is none of that name."""
 
+    def has_schema(self, name: str) -> bool:
+        """Whether tables may be in a schema of that name, in MySQL a database."""
+
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         """Make a table of a Parquet file's rows, in place of one of that name.
 

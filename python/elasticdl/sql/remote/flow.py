@@ -236,6 +236,9 @@ class Remote:
     def held(self, name: str) -> Held | None:
         raise TypeError(f"{name}: tables of a cluster are looked at there")
 
+    def has_schema(self, name: str) -> bool:
+        raise TypeError(f"{name}: schemas of a cluster's source are looked at there")
+
     def put_table(self, name: str, parquet: Path, came: Schema = NO_COLUMNS) -> int:
         del came
         raise TypeError(f"{name}, {parquet}: tables of a cluster are written there")

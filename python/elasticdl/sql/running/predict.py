@@ -36,6 +36,7 @@ def prepare(
 ) -> int:
     """Write the rows as the model takes them; return how many there are."""
     check_place(session, statement.table)
+    _refuse_schema(session, statement)
     staged = stage(session, statement.select, about, folder, kept=True)
     if staged.num_rows:
         _refuse_loss(session, statement, staged)
@@ -115,6 +116,23 @@ def finish(
     return [Told(tuple(lines))]
 
 
+def _refuse_schema(session: Session, statement: Predict) -> None:
+    """Raise DataError where `mart.sales` seems to be a table of the schema `mart`."""
+    table, column = statement.table, statement.column
+    if table is None or column is None or table.text.endswith(_FILE_ENDINGS):
+        return
+    source = session.source
+    if "." in table.text or not source.has_schema(table.text):
+        return
+    if source.held(table.text) is None:
+        whole = f"{table.text}.{column.text}"
+        raise DataError(
+            f"TO PREDICT {whole} would make a table `{table.text}` with the column "
+            f"`{column.text}`, and `{table.text}` is a schema; for its table "
+            f"`{column.text}` name the column, too: TO PREDICT {whole}.prediction"
+        )
+
+
 def _names(statement: Predict, staged: Staged) -> Names:
     column = statement.column.text if statement.column is not None else ""
     return results.names_beside(staged.schema.names, column)
@@ -138,7 +156,7 @@ def refuse_loss(
     As of `SELECT * FROM people WHERE age < 30 TO PREDICT people.guess`: what takes the
     table's place are the rows and the columns of the SELECT, called `names`.
     """
-    if table is None or not _reads(select, table.text):
+    if table is None or not reads(select, table.text):
         return
     if table.text.endswith(_FILE_ENDINGS):
         held = embedded.held_in_file(Path(table.text).expanduser())
@@ -152,6 +170,12 @@ def refuse_loss(
     if held.num_rows > num_rows:
         fewer = held.num_rows - num_rows
         lost.append(f"{fewer:,} of its {held.num_rows:,} rows")
+    if not lost and held.num_rows < num_rows and _JOINS.search(select):
+        raise DataError(
+            f"{table.text} would have {num_rows:,} rows in place of {held.num_rows:,}: "
+            "a join gives some of them more than once, and others perhaps not at all; "
+            "name another table"
+        )
     if lost:
         raise DataError(
             f"{table.text} would lose {' and '.join(lost)}: what is written takes its "
@@ -159,13 +183,33 @@ def refuse_loss(
         )
 
 
-def _reads(select: str, table: str) -> bool:
+_FROM = r"\b(?:FROM|JOIN|TABLE)\b"
+# Also by a comma, as in `FROM a, b`.
+_JOINS = re.compile(
+    r"\bJOIN\b|\bFROM\s+[\w.\"`\[\]]+(?:\s+(?:AS\s+)?\w+)?\s*,", re.IGNORECASE
+)
+
+
+def reads(select: str, table: str) -> bool:
     """Whether a query seems to read a table; it is not parsed."""
     if table.endswith(_FILE_ENDINGS):
         return Path(table).name in select
-    name = re.escape(table.rpartition(".")[2])
-    before = r"(?:\b(?:FROM|JOIN|TABLE)\b|[,.(])\s*[\"`\[']?"
-    return re.search(rf"{before}{name}(?!\w)", select, re.IGNORECASE) is not None
+    begin = re.search(_FROM, select, re.IGNORECASE)
+    if begin is None:
+        return False
+    of, _, last = table.rpartition(".")
+    before = rf"(?:{_FROM}|[,.(])\s*[\"`\[']?"
+    named = re.compile(rf"{before}{re.escape(last)}(?!\w)", re.IGNORECASE)
+    return any(
+        not (one[0].startswith(".") and _are_others(select[: one.start()], of))
+        for one in named.finditer(select, begin.start())
+    )
+
+
+def _are_others(before: str, of: str) -> bool:
+    """Whether the word before a point is not the schema of a target's name."""
+    said, wanted = (re.search(r"(\w+)\W*$", text) for text in (before, of))
+    return bool(said and wanted and said[1].lower() != wanted[1].lower())
 
 
 def _added(about: Description, names: Names) -> str:

@@ -6,6 +6,7 @@ Owns these steps. Called by `sql.running.statements`.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -50,6 +51,7 @@ from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.statements import Evaluate, Explain, Predict, Train
 
 _SELECT = "validation.select"
+_FEW_STEPS = 100
 # A clause of TO TRAIN in a statement that goes without these words; a WITH that the
 # SELECT begins with is its own.
 _EARLY = re.compile(r"\s(WITH|COLUMN)\s", re.IGNORECASE)
@@ -143,6 +145,8 @@ def prepare(
         f"{made.num_training:,} rows for training, {made.num_validation:,} for "
         "validation"
     )
+    if few := few_steps(plan, made.num_training):
+        session.say(few)
     measured = statistics.measure(
         made, columns=plan.columns, needs=plan.needs, label=plan.label.column
     )
@@ -155,6 +159,18 @@ def prepare(
     generated = _generated(plan, measured, places, own)
     return Prepared(
         plan, made, measured, generated, _values(session, version, generated)
+    )
+
+
+def few_steps(plan: TrainPlan, num_rows: int) -> str:
+    """Return what is to be said of a training too short to learn much, or ""."""
+    steps = plan.epochs * math.ceil(num_rows / plan.batch_size)
+    chosen = (plan.epochs, plan.batch_size) != (TrainPlan.epochs, TrainPlan.batch_size)
+    if chosen or steps >= _FEW_STEPS:
+        return ""
+    return (
+        f"{plan.epochs} epochs of these rows are {steps} steps, in which little is "
+        "learned; more are made by WITH train.batch_size = 16, train.epoch = 50"
     )
 
 

@@ -103,6 +103,15 @@ def write_columns(
     return found
 
 
+def learning_rate(family: str) -> float:
+    """Return the rate that a family has where a statement says none.
+
+    A weight of a linear model has to come to its place, by at most the rate a step, in
+    the few hundred steps that a small table has.
+    """
+    return 0.01 if family == "linear" else 0.001
+
+
 def _wide(writer: EncodingWriter, features: list[FeaturePlan]) -> list[str]:
     """Write a weight for each value of a category, and for each number."""
     numbers = []
@@ -116,9 +125,11 @@ def _wide(writer: EncodingWriter, features: list[FeaturePlan]) -> list[str]:
             found.append(writer.embedding(ids, "OUTPUTS", "weight", "sum"))
     if numbers:
         writer.helpers.add("joined")
-        writer.note("a weight for each number")
+        # Keras's own begin up to 1 beside 0: few steps take none of them back.
+        writer.note("a weight for each number, 0 at first")
         writer.lines.append(listing("numbers = ", numbers, indent=4))
-        writer.lines.append("    numbers = layers.Dense(OUTPUTS)(joined(numbers))")
+        taken = '    numbers = layers.Dense(OUTPUTS, kernel_initializer="zeros")'
+        writer.lines.append(f"{taken}(joined(numbers))")
         found.append("numbers")
     return found
 

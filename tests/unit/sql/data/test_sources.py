@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -368,3 +370,33 @@ def test_a_query_of_the_embedded_engine_is_run_once(
         assert connection.execute("SHOW TABLES").fetchall() == [("t",)]
     assert written == (500 if "WHERE" in query else number)
     assert calls <= number * times
+
+
+# As who is not root, or without root's right to write any file.
+_UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+_AS_ROOT = os.geteuid() == 0
+
+
+@pytest.mark.skipif(
+    _AS_ROOT and not shutil.which("setpriv"), reason="root may write any file"
+)
+def test_a_database_file_that_one_may_only_read_is_read(tmp_path: Path) -> None:
+    place = tmp_path / "shop.duckdb"
+    made = embedded.connect(str(place))
+    made.execute("CREATE TABLE t AS SELECT range AS x FROM range(3)")
+    made.close()
+    place.chmod(0o444)
+    code = (
+        "from elasticdl.sql.data.source import open_source\n"
+        "from elasticdl.errors import DataError\n"
+        f"source = open_source({str(place)!r}, folder=None)\n"
+        "joined = 'SELECT x FROM t JOIN t AS u USING (x) ORDER BY x'\n"
+        "with source.rows(joined) as rows: print(rows.preview.values['x'])\n"
+        "try: source.check_table('out')\n"
+        "except DataError as error: print(error)\n"
+    )
+    command = [*(_UNPRIVILEGED if _AS_ROOT else ()), sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    read, refused = found.stdout.splitlines()
+    assert read == "(0, 1, 2)"
+    assert "read-only mode" in refused

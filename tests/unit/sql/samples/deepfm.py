@@ -82,9 +82,9 @@ def encode(inputs, embedding_dim):
     grade_weight = embedded(grade_id, 5, OUTPUTS, "grade_weight")
     user_id_weight = embedded(user_id_id, 51, OUTPUTS, "user_id_weight")
 
-    # a weight for each number
+    # a weight for each number, 0 at first
     numbers = [age, hours_per_week]
-    numbers = layers.Dense(OUTPUTS)(joined(numbers))
+    numbers = layers.Dense(OUTPUTS, kernel_initializer="zeros")(joined(numbers))
 
     # a vector for each number
     age_vector = layers.Dense(embedding_dim)(age)
