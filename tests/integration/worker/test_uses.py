@@ -1,4 +1,4 @@
-"""Evaluation and prediction of a task's records, those that the feed cannot parse too."""
+"""Evaluation and prediction of records, those that the feed cannot parse too."""
 
 import json
 import time
