@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from elasticdl.data.reader import Metadata
 from elasticdl.job.tasks import SkippedRecord, Task, TaskOutcome, TaskType
 from elasticdl.metrics.goodput import GoodputLedger
@@ -235,3 +236,11 @@ def test_a_task_of_which_all_records_are_left_out_lists_them(use, tmp_path):
     report = use("prediction")(LoadedTask(FED, [SHORT] * 8))
     assert len(report.bad_records) == 8
     assert written(tmp_path) == []
+
+
+def test_rows_of_a_ragged_output_are_lists(tmp_path):
+    words = tf.ragged.constant([[1, 2], [], [3]])
+    sink = FileSink(PredictionFiles(tmp_path / "predictions", JsonLines()))
+    sink.batch(words.numpy())
+    sink.task_done(FED, None)
+    assert [row["prediction"] for row in written(tmp_path)] == [[1, 2], [], [3]]
