@@ -175,7 +175,7 @@ def trainer_of(
     named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
     layout = place(layout_variables(variables, named), 1)
     kept = non_trainable(made.model).shared
-    shared = SharedVariables(kept, state_layout(made, kept, example.features))
+    shared = SharedVariables(kept, state_layout(made, kept, *batch))
     metrics = metrics or WorkerMetrics()
     link = PsLink(
         PsClient(

@@ -45,6 +45,11 @@ def callbacks_json(
     """
     described = []
     problems = []
+    if sum(isinstance(c, keras.callbacks.ReduceLROnPlateau) for c in callbacks) > 1:
+        problems.append(
+            "ReduceLROnPlateau is there more than once, and one of them alone can set "
+            "the learning rate; leave one"
+        )
     for callback in callbacks:
         try:
             described.append(_describe(callback, metrics, learning_rate))
@@ -72,11 +77,7 @@ def _describe(
     if type(callback) is kind.ModelCheckpoint:
         return _describe_checkpoint(callback, metrics)
     if type(callback) is kind.ReduceLROnPlateau:
-        if learning_rate is None:
-            raise UserCodeError(
-                "ReduceLROnPlateau needs a plain learning rate, the optimizer has a "
-                "schedule; use one of the two"
-            )
+        _check_rate(callback, learning_rate)
         return {
             "class": "ReduceLROnPlateau",
             **_monitor(callback, metrics),
@@ -88,11 +89,38 @@ def _describe(
             "learning_rate": learning_rate,
         }
     if isinstance(callback, kind.LearningRateScheduler | classic.LearningRateScheduler):
+        _refuse_own_methods(callback)
+        _check_rate(callback, learning_rate)
         return {"class": "LearningRateScheduler"}
     if isinstance(callback, classic.MaxStepsStopping):
+        _refuse_own_methods(callback)
         return {"class": "MaxStepsStopping", "max_steps": callback.max_steps}
     name = type(callback).__name__
     raise UserCodeError(f"{name} is not supported: {_REFUSED.get(name, _WHY_OTHERS)}")
+
+
+def _check_rate(callback: Any, learning_rate: float | None) -> None:
+    if learning_rate is None:
+        raise UserCodeError(
+            f"{type(callback).__name__} needs a plain learning rate, the optimizer has "
+            "a schedule; use one of the two"
+        )
+
+
+def _refuse_own_methods(callback: Any) -> None:
+    """Raise UserCodeError for a subclass with methods that nobody would call."""
+    ours = ("keras.", "elasticdl.")
+    own = [vars(callback)] + [
+        vars(kind)
+        for kind in type(callback).__mro__
+        if not kind.__module__.startswith(ours)
+    ]
+    names = {n for found in own for n in found if n.startswith("on_")}
+    if names:
+        raise UserCodeError(
+            f"{type(callback).__name__}.{min(names)} is not supported: {_WHY_OTHERS}; "
+            "its schedule alone is called"
+        )
 
 
 def _describe_checkpoint(callback: Any, metrics: MetricSet) -> dict[str, Any]:
@@ -101,6 +129,12 @@ def _describe_checkpoint(callback: Any, metrics: MetricSet) -> dict[str, Any]:
             "ModelCheckpoint without save_best_only is not supported: the `checkpoint` "
             "section writes checkpoints; with save_best_only=True the best model is "
             "exported"
+        )
+    if callback.save_freq != "epoch":
+        raise UserCodeError(
+            f"ModelCheckpoint(save_freq={callback.save_freq}) is not supported: it is "
+            "evaluations that tell which model is the best one; leave save_freq out, "
+            "and set evaluation.everySteps"
         )
     return {
         "class": "ModelCheckpoint",

@@ -107,10 +107,8 @@ class ModelDefinition:
             reader = user_code.call_with_known(
                 make,
                 {"data_origin": origin},
-                {
-                    "records_per_task": training.batch_size * training.batches_per_task,
-                    **self._spec.data.reader_params,
-                },
+                {"records_per_task": training.batch_size * training.batches_per_task},
+                self._spec.data.reader_params,
             )
         return ClassicReader(reader, self.code)
 

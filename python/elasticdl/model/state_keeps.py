@@ -1,8 +1,8 @@
 """How much of the old value of each state variable a step keeps.
 
-Owns finding it out: BatchNormalization says it; of layers of the user's own it is tried
-by two forward passes in training mode that differ in the state alone. Called once by
-the worker, before it trains. Changes no variable.
+Owns finding it out: BatchNormalization says it; of layers and losses of the user's own
+it is tried by two passes in training mode that differ in the state alone. Called once
+by the worker, before it trains. Changes no variable.
 
 It decides how the steps of several workers are put together (tensor/shared_state.py):
 
@@ -30,7 +30,7 @@ from elasticdl.tensor.shared_state import StateLayout, StateVariable
 # What single precision, and rounding to 16 bits, leave of an exact share.
 _ROUNDING = 0.01
 
-Call = Callable[[Any], Any]  # features -> outputs, in training mode
+Pass = Callable[[Any, Any], Any]  # of features and labels, in training mode
 
 
 class DefinitionWithState(Protocol):
@@ -43,13 +43,19 @@ class DefinitionWithState(Protocol):
     def call(self, features: Any, *, training: bool) -> Any:
         """Return the model's outputs."""
 
+    def training_loss(self, features: Any, labels: Any, predictions: Any) -> Any:
+        """Return the scalar to minimise; an own compute_loss may change state too."""
+
 
 def state_layout(
-    definition: DefinitionWithState, shared: Sequence[NamedVariable], features: Any
+    definition: DefinitionWithState,
+    shared: Sequence[NamedVariable],
+    features: Any,
+    labels: Any,
 ) -> StateLayout:
     """Return the layout of a model's shared state, in its order.
 
-    `features` are those of some batch, for what only a try can tell.
+    `features` and `labels` are those of some batch, for what only a try can tell.
     """
     keeps: dict[int, float] = {}
     for layer in layers_of(definition.model):
@@ -58,9 +64,12 @@ def state_layout(
                 keeps[id(variable)] = float(layer.momentum)
     others = [v.variable for v in shared if id(v.variable) not in keeps]
     if others:
-        found = measured_keeps(
-            lambda batch: definition.call(batch, training=True), features, others
-        )
+
+        def one_pass(features: Any, labels: Any) -> None:
+            predictions = definition.call(features, training=True)
+            definition.training_loss(features, labels, predictions)
+
+        found = measured_keeps(one_pass, (features, labels), others)
         keeps.update({id(v): keep for v, keep in zip(others, found, strict=True)})
     return StateLayout(
         tuple(StateVariable(v.name, v.shape, keeps[id(v.variable)]) for v in shared)
@@ -68,15 +77,15 @@ def state_layout(
 
 
 def measured_keeps(
-    call: Call, features: Any, variables: Sequence[keras.Variable]
+    one_pass: Pass, batch: tuple[Any, Any], variables: Sequence[keras.Variable]
 ) -> list[float]:
     """Return by variable the share of its old value that its new one contains."""
 
     def moved(shift: Any) -> list[Any]:
         mapping = [(v, v.value + tf.cast(shift, v.value.dtype)) for v in variables]
         # The same random numbers in both: seeds, too, change in the scope alone.
-        with keras.StatelessScope(mapping) as scope:
-            call(features)
+        with keras.StatelessScope(mapping, collect_losses=True) as scope:
+            one_pass(*batch)
         return [tf.cast(scope.get_current_value(v), tf.float64) for v in variables]
 
     traced = tf.function(moved)

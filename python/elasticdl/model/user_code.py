@@ -246,6 +246,12 @@ def check_params(
         )
 
 
+_PREDICTIONS = frozenset(
+    {"output", "outputs", "predictions", "prediction", "logits", "y_pred", "preds"}
+)
+_LABELS = frozenset({"labels", "label", "targets", "target", "y_true"})
+
+
 def takes_predictions_first(function: Callable[..., Any]) -> bool:
     """Return whether a loss or metric names its parameters (predictions, labels).
 
@@ -255,11 +261,7 @@ def takes_predictions_first(function: Callable[..., Any]) -> bool:
         names = list(inspect.signature(function).parameters)[:2]
     except (TypeError, ValueError):
         return False
-    return (
-        len(names) == 2
-        and names[0] in {"output", "outputs", "predictions", "prediction", "logits"}
-        and names[1] in {"labels", "label", "y_true"}
-    )
+    return len(names) == 2 and names[0] in _PREDICTIONS and names[1] in _LABELS
 
 
 def public_names_of(code: ModelCode) -> list[str]:
@@ -274,9 +276,20 @@ def call_with_known(
     function: Callable[..., Any],
     required: Mapping[str, Any],
     offered: Mapping[str, Any],
+    asked: Mapping[str, Any],
 ) -> Any:
-    """Call `function` with `required` by position and the `offered` it takes."""
+    """Call `function` with `required` by position and the `offered` it takes.
+
+    Raises UserCodeError if it does not take all of `asked`, which the job names.
+    """
     parameters = inspect.signature(function).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    extra = {k: v for k, v in offered.items() if takes_all or k in parameters}
-    return function(*required.values(), **extra)
+    takes = list(parameters)[len(required) :]
+    unknown = [name for name in asked if name not in takes]
+    if unknown and not takes_all:
+        raise UserCodeError(
+            f"data.readerParams has `{unknown[0]}`, which the module's reader does not "
+            "take" + did_you_mean(unknown[0], takes)
+        )
+    extra = {k: v for k, v in offered.items() if takes_all or k in takes}
+    return function(*required.values(), **{**extra, **asked})

@@ -34,6 +34,7 @@ from elasticdl.worker.ps.shared_variables import SharedVariables
 from elasticdl.worker.ps.trainer import PsTrainer, PsTrainerOptions
 from elasticdl.worker.ps.transfer import Transfer
 from elasticdl.worker.steps.choice import choose_step
+from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.trainer import Trainer
@@ -124,7 +125,7 @@ class TrainerMaker:
         layout = place(layout_variables(variables, named), spec.ps.replicas)
         shared = SharedVariables(
             self._state.shared,
-            state_layout(definition, self._state.shared, batch.features),
+            state_layout(definition, self._state.shared, batch.features, batch.labels),
         )
         frozen = self._state.frozen
         client = PsClient(
@@ -171,6 +172,13 @@ class TrainerMaker:
                 skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
                 learning_rate_of=definition.learning_rate_of,
                 own_rate=own_rate(definition.optimizer, definition.code),
+                between_pulls=LearningRate(
+                    optimizer,
+                    definition.learning_rate_of,
+                    lambda: life.heartbeat.latest.learning_rate_scale,
+                )
+                if pull_steps > 1
+                else None,
             ),
             goodput=life.goodput,
             metrics=life.metrics,

@@ -89,6 +89,22 @@ def test_a_keras_schedule_builds_on_the_epoch_before(built):
             "keras.callbacks.TensorBoard('x'), keras.callbacks.LambdaCallback()",
             "TensorBoard .*; LambdaCallback",
         ),
+        (
+            "keras.callbacks.ModelCheckpoint('x.keras', 'val_loss', "
+            "save_best_only=True, save_freq=100)",
+            r"ModelCheckpoint\(save_freq=100\) is not supported",
+        ),
+        (
+            "keras.callbacks.ReduceLROnPlateau('val_loss'), "
+            "keras.callbacks.ReduceLROnPlateau('val_accuracy')",
+            "ReduceLROnPlateau is there more than once",
+        ),
+        (
+            "type('Warm', (keras.callbacks.LearningRateScheduler,), "
+            "{'on_train_batch_begin': lambda self, *a: None, '__module__': 'net'})"
+            "(lambda epoch: 0.1)",
+            r"Warm.on_train_batch_begin is not supported",
+        ),
     ],
 )
 def test_other_callbacks_are_refused_with_the_reason(built, text, message):
@@ -107,12 +123,29 @@ def test_which_way_is_better_may_have_to_be_said(built):
         built(text).callbacks_json()
 
 
-def test_a_schedule_beside_a_scheduled_optimizer_is_refused(built):
-    text = with_callbacks(
-        "keras.callbacks.LearningRateScheduler(lambda epoch, lr: lr)"
-    ).replace("SGD(lr)", "SGD(keras.optimizers.schedules.CosineDecay(0.1, 10))")
+@pytest.mark.parametrize(
+    "callback",
+    [
+        "keras.callbacks.LearningRateScheduler(lambda epoch, lr: lr)",
+        "LearningRateScheduler(lambda version: 0.1)",
+    ],
+)
+def test_a_schedule_beside_a_scheduled_optimizer_is_refused_at_start(built, callback):
+    text = with_callbacks(callback).replace(
+        "SGD(lr)", "SGD(keras.optimizers.schedules.CosineDecay(0.1, 10))"
+    )
     with pytest.raises(UserCodeError, match="use one of the two"):
-        built(text).learning_rate_of(0, 0)
+        built(text).callbacks_json()
+
+
+def test_a_scheduler_of_ones_own_that_says_its_schedule_is_taken(built):
+    text = with_callbacks(
+        "type('Mine', (keras.callbacks.LearningRateScheduler,), "
+        "{'__module__': 'net'})(lambda epoch: 0.1)"
+    )
+    assert json.loads(built(text).callbacks_json()) == [
+        {"class": "LearningRateScheduler"}
+    ]
 
 
 def test_what_a_schedule_returns_and_raises_is_told(built):

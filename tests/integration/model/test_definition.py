@@ -130,10 +130,14 @@ def test_dotted_names_take_a_part_from_another_file(tmp_path, built):
     assert isinstance(definition.optimizer, keras.optimizers.Adam)
 
 
-def test_the_oldest_argument_order_of_a_loss_still_works(built):
-    text = CLASSIC.replace("def loss(labels, predictions)", "def loss(output, labels)")
+@pytest.mark.parametrize("names", [("output", "labels"), ("y_pred", "y_true")])
+def test_a_loss_may_name_the_predictions_first(built, names):
+    predictions, labels = names
+    text = CLASSIC.replace(
+        "def loss(labels, predictions)", f"def loss({predictions}, {labels})"
+    )
     text = text.replace(
-        "with_logits(labels, predictions)", "with_logits(labels, output)"
+        "with_logits(labels, predictions)", f"with_logits({labels}, {predictions})"
     )
     definition = built(text)
     value = definition.loss(tf.constant([1]), tf.constant([[0.0, 5.0, 0.0]]))
@@ -368,6 +372,34 @@ def custom_data_reader(data_origin, records_per_task=None, **kwargs):
         b"more-more-7",
     ]
     assert reader.metadata.column_names == ("a", "b")
+
+
+def test_what_a_reader_of_the_module_does_not_take_is_refused(define):
+    text = (
+        CLASSIC
+        + """
+from elasticdl.python.data.reader.data_reader import AbstractDataReader
+
+class Reader(AbstractDataReader):
+    def create_shards(self):
+        return {}
+
+    def read_records(self, task):
+        return []
+
+def custom_data_reader(origin, columns="all"):
+    return Reader()
+"""
+    )
+
+    def reading(**params):
+        return {"data": {"training": "somewhere", "readerParams": params}}
+
+    taken = define(text, job=reading(columns="one"))
+    assert taken.custom_reader("here") is not None
+    wrong = define(text, job=reading(column="one"))
+    with pytest.raises(UserCodeError, match=r"has `column`, .* did you mean `columns`"):
+        wrong.custom_reader("here")
 
 
 def test_a_reader_may_give_lists_of_values(built, feeder):

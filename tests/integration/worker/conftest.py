@@ -45,6 +45,7 @@ from elasticdl.worker.ps.shared_variables import SharedVariables
 from elasticdl.worker.ps.trainer import PsTrainer, PsTrainerOptions
 from elasticdl.worker.ps.transfer import Transfer
 from elasticdl.worker.steps.choice import choose_step
+from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.trainer import BatchPosition
 from elasticdl.worker.untrained import UntrainedVariables
@@ -295,7 +296,7 @@ def rig(ps_group, definition):
         layout = place(layout_variables(variables, named), group.num_ps)
         kept = non_trainable(module.model).shared
         frozen = non_trainable(module.model).frozen
-        shared = SharedVariables(kept, state_layout(module, kept, features))
+        shared = SharedVariables(kept, state_layout(module, kept, features, labels))
         leaving = threading.Event()
         client = PsClient(
             worker=worker,
@@ -340,6 +341,9 @@ def rig(ps_group, definition):
                 learning_rate_of=learning_rate_of,
                 own_rate=own_rate(module.optimizer, module.code)
                 if sends_own_rate
+                else None,
+                between_pulls=LearningRate(optimizer, learning_rate_of, lambda: 1.0)
+                if pull_steps > 1
                 else None,
             ),
             goodput=goodput,

@@ -307,3 +307,47 @@ def decaying():
     return made
 
 """
+MOVES = """
+class Moves(keras.layers.Layer):
+    def build(self, shape):
+        self.mean = self.add_weight(shape=(shape[-1],), initializer="zeros",
+                                    trainable=False, name="mean")
+
+    def call(self, inputs, training=False):
+        if training:
+            self.mean.assign(0.8 * self.mean + 0.2 * keras.ops.mean(inputs, axis=0))
+        return inputs - self.mean
+
+"""
+ANNEALED = """
+class Annealed(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None,
+                     training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight)
+        steps = keras.ops.cast(self.optimizer.iterations, "float32")
+        return loss + 0.3 * steps * keras.ops.mean(y_pred ** 2)
+
+"""
+RATED = """
+class Rated(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None,
+                     training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight)
+        return loss + self.optimizer.learning_rate * keras.ops.mean(y_pred ** 2)
+
+"""
+OWN_AVERAGE = """
+class Averaged(keras.Model):
+    def __init__(self, *args, **keywords):
+        super().__init__(*args, **keywords)
+        self.average = self.add_weight(shape=(), initializer="zeros",
+                                       trainable=False, name="average")
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None,
+                     training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight)
+        if training:
+            self.average.assign(0.7 * self.average + 0.3 * loss)
+        return loss * (1.0 + self.average)
+
+"""

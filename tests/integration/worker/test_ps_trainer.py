@@ -65,6 +65,26 @@ def test_pull_every_third_step_applies_locally_between(rig, batches_of):
     assert one.values() is not None
 
 
+def test_between_pulls_the_rate_is_that_of_the_callback(
+    rig, definition, mlp, batches_of
+):
+    module = mlp.replace("Adam(0.05)", "SGD(0.5)")
+    found = [
+        rig(
+            module=definition(module),
+            pipeline=False,
+            pull_steps=pull_steps,
+            learning_rate_of=lambda version, epoch: 0.5 / (1 + version) ** 2,
+        )
+        for pull_steps in (1, 3)
+    ]
+    for one in found:
+        one.train(batches_of(7))
+    at_each, seldom = (one.values() for one in found)
+    for name, value in at_each.items():
+        np.testing.assert_allclose(seldom[name], value, rtol=1e-4, atol=1e-6)
+
+
 def test_moving_statistics_move_where_gradients_are_applied_between_pulls(
     rig, definition, mlp, batches_of
 ):

@@ -184,7 +184,7 @@ def test_bfloat16_state_is_read_and_written_as_floats(definition, mlp):
 def test_what_a_step_keeps_is_the_layers_momentum(normed, batches_of):
     module = normed()
     shared = non_trainable(module.model).shared
-    layout = state_layout(module, shared, next(batches_of(1))[0])
+    layout = state_layout(module, shared, *next(batches_of(1)))
     assert [v.keep for v in layout.variables] == [0.9, 0.9]
     held = SharedVariables(shared, layout)
     assert held.values.size == layout.size == 12
@@ -236,6 +236,44 @@ def test_state_of_own_layers_is_put_together_as_its_steps_make_it(
     assert got["average"] == pytest.approx(average, abs=1e-5)
     assert got["last"] == pytest.approx(mean, abs=1e-5)
     assert got["seen"] == 40
+
+
+OF_THE_LOSS = """
+import keras
+
+class Net(keras.Sequential):
+    def __init__(self, layers):
+        super().__init__(layers)
+        self.average = self.add_weight(
+            name="average", shape=(), initializer="zeros", trainable=False)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None,
+                     training=True):
+        if training:
+            mean = keras.ops.mean(x)
+            self.average.assign(0.8 * self.average + 0.2 * mean)
+        return super().compute_loss(x, y, y_pred, sample_weight)
+"""
+
+
+def test_state_that_an_own_loss_moves_is_put_together_in_the_same_way(
+    rig, ps_group, definition, mlp, batches_of
+):
+    net = mlp.replace("return keras.Sequential(", "net = Net(").replace(
+        "keras.layers.Dense(3)])",
+        "keras.layers.Dense(3)])\n    net.compile(loss='sparse_categorical_"
+        "crossentropy')\n    return net",
+    )
+    text = OF_THE_LOSS + net.replace("def loss(", "def unused(")
+    group = ps_group(1)
+    rigs = [rig(group, definition(text), worker=w) for w in range(4)]
+    average = 0.0
+    for number, (features, labels) in enumerate(batches_of(40)):
+        rigs[number % 4].train([(features, labels)], task=number)
+        rigs[number % 4].trainer.flush()
+        average = 0.8 * average + 0.2 * float(features.mean())
+    (got,) = rigs[0].trainer.values(LIVE).state.values()
+    assert got == pytest.approx(average, abs=1e-5)
 
 
 @pytest.mark.parametrize(

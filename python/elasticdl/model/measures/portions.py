@@ -152,9 +152,9 @@ def counts_up(
         return []
 
     def one(features: Any, labels: Any) -> Any:
-        del labels
-        with keras.StatelessScope([]) as scope:
-            definition.call(features, training=True)
+        with keras.StatelessScope([], collect_losses=True) as scope:
+            out = definition.call(features, training=True)
+            definition.training_loss(features, labels, out)
         return [
             tf.cast(_current(scope, v), tf.float64) - tf.cast(v.value, tf.float64)
             for v in variables

@@ -119,8 +119,7 @@ class Shares:
             loaded = self._patiently(task, start, end)
             for _ in self._feeder.batches(loaded.records):
                 pass
-            found += loaded.bad
-            found += [loaded.bad_record(b.index, b.reason) for b in self._feeder.bad]
+            found += loaded.bad_with(self._feeder.bad)
         return tuple(found)
 
     def _patiently(self, task: GroupTask, start: int, end: int) -> LoadedTask:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from elasticdl.errors import UserCodeError
 from elasticdl.model.feeding import Batch
 from elasticdl.model.measures.portions import LEAST_WEIGHT, counts_up, refuse_uneven
+from elasticdl.model.state import non_trainable
 from elasticdl.model.variables import NamedVariable
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.group.buckets import LEAST_FLOATS, Bucket, buckets
@@ -41,6 +42,7 @@ from elasticdl.worker.steps.step import (
     assigned_in_graph,
     kind_of,
     refuse_assigned,
+    refuse_moving,
 )
 from elasticdl.worker.steps.variable_step import VariableStep
 
@@ -111,6 +113,7 @@ class GroupStep:
         self._optimizer = optimizer
         self._moved = MovedState(moved)
         self.variables = list(definition.model.trainable_variables)
+        self._frozen = [v.variable for v in non_trainable(definition.model).frozen]
         if not optimizer.built:
             optimizer.build(self.variables)
         self._kinds: list[GradientKind] = []
@@ -268,6 +271,7 @@ class GroupStep:
             assigned_in_graph(self.variables),
             why="each worker of strategy allReduce would do to another portion",
         )
+        refuse_moving(assigned_in_graph(self._frozen))
         divisor = self._definition.loss_divisor(labels, out)
         found = tape.gradient(scaled, [v.value for v in self.variables])
         self._note(found)

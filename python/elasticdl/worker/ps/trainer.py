@@ -26,6 +26,7 @@ from elasticdl.tensor.shared_state import StateShare
 from elasticdl.worker.ps.link import PsLink
 from elasticdl.worker.ps.shared_variables import SharedVariables
 from elasticdl.worker.ps.transfer import Exchange, Transfer
+from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.steps.packing import Arena
 from elasticdl.worker.steps.step import GradientStep, StepResult
 from elasticdl.worker.trainer import (
@@ -49,6 +50,8 @@ class PsTrainerOptions:
     learning_rate_of: Callable[[int, int], float | None]
     # step -> rate of a schedule that is the user's code, which no PS runs.
     own_rate: Callable[[int], float] | None = None
+    # Of the optimizer that applies gradients here between pulls; None without one.
+    between_pulls: LearningRate | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,9 @@ class PsTrainer:
 
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
         version, versions = self._current().version, self._current().versions
+        if self._options.between_pulls is not None:
+            step = version + self._since_pull
+            self._options.between_pulls.set_for(step, at.epoch)
         with self._metrics.compute_seconds.time():
             result = self._step.run(features, labels)
         done = BatchDone(result.loss, version, skipped=self._is_skipped(result, at))

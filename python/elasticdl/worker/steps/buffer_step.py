@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from elasticdl.model.state import non_trainable
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.steps.packing import Arena
@@ -23,6 +24,8 @@ from elasticdl.worker.steps.step import (
     as_gradients,
     kind_of,
     refuse_assigned,
+    refuse_moving,
+    refuse_reading,
 )
 
 
@@ -36,6 +39,7 @@ class BufferStep:
         self._definition = definition
         self._scale = scale
         self._variables = list(definition.model.trainable_variables)
+        self._frozen = [v.variable for v in non_trainable(definition.model).frozen]
         # Metrics of layers are for evaluations, which count by themselves.
         self._metrics = {id(v) for v in definition.model.metrics_variables}
         self._traced = Traced(self._compute, jit=definition.jit_compile)
@@ -81,6 +85,8 @@ class BufferStep:
         self._kinds = agreed(self._kinds, kinds, self._variables)
         finite = tf.math.is_finite(loss)
         refuse_assigned([v for v in self._variables if id(v) in scope.assigned])
+        refuse_moving([v for v in self._frozen if id(v) in scope.assigned])
+        refuse_reading(self._definition.optimizer)
         for key, variable in scope.assigned.items():
             if key not in self._metrics:
                 # A batch whose loss is not a number must not spoil the statistics.

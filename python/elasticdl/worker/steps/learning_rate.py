@@ -1,7 +1,8 @@
 """The learning rate of an optimizer that a worker applies itself.
 
 Owns what the rate is at a version, and setting it where it changes. Called by the
-trainers of strategies local and allReduce. Must not know the master.
+trainers, with parameter servers by one that applies gradients between pulls. Must not
+know the master.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
+from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.specs import Shape, forms_of, relaxed
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.packing import Arena, Gradient, RowGradient
@@ -33,6 +34,10 @@ class StepDefinition(Protocol):
     @property
     def model(self) -> keras.Model:
         """The built model."""
+
+    @property
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """The user's optimizer."""
 
     @property
     def jit_compile(self) -> bool:
@@ -147,7 +152,9 @@ class RecordingScope(keras.StatelessScope):
             # Its value here would be a constant of the trace.
             raise RuntimeError(f"`{variable.path}` is made while the step is traced")
         self.assigned[id(variable)] = variable
-        super().add_update(update)
+        # As with a variable of TensorFlow: whoever reads it next gets a value, and no
+        # gradient passes to what it was made of.
+        super().add_update((variable, tf.stop_gradient(update[1])))
 
 
 def refuse_assigned(
@@ -159,6 +166,34 @@ def refuse_assigned(
             f"a layer assigns its trainable variable `{variables[0].path}` while it is "
             f"called (as SpectralNormalization does), which {why}; set strategy: "
             "local, or leave the layer out"
+        )
+
+
+def refuse_moving(frozen: Sequence[Any]) -> None:
+    """Raise UserCodeError: the model's call assigns what a frozen layer keeps."""
+    if frozen:
+        raise UserCodeError(
+            f"a layer with trainable=False assigns its variable `{frozen[0].path}` "
+            "while it is called, and workers keep the weights of such layers as they "
+            "are; make the layer trainable and its weights not (add_weight(..., "
+            "trainable=False)), or set strategy: local"
+        )
+
+
+def refuse_reading(optimizer: keras.optimizers.Optimizer) -> None:
+    """Raise UserCodeError if what is traced so far reads the optimizer's variables.
+
+    With parameter servers nobody moves them in a worker.
+    """
+    inner = inner_optimizer(optimizer)
+    captured = {id(t) for t in tf.compat.v1.get_default_graph().external_captures}
+    read = [v for v in inner.variables if id(v.value.handle) in captured]
+    if read:
+        raise UserCodeError(
+            f"the model's call or loss reads `{read[0].name}` of the optimizer, which "
+            "runs on the parameter servers: here it would stay what it was at first; "
+            "count steps in a variable of the model (add_weight(..., "
+            "trainable=False)), or set strategy: local"
         )
 
 

@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
+from elasticdl.model.state import non_trainable
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.steps.packing import Arena
@@ -27,6 +28,8 @@ from elasticdl.worker.steps.step import (
     changing_variables,
     kind_of,
     refuse_assigned,
+    refuse_moving,
+    refuse_reading,
 )
 
 
@@ -48,7 +51,8 @@ class VariableStep:
             definition: The module.
             optimizer: Applies the gradients within the step; None leaves that to PS.
             guard: Let a batch whose loss is not a number change nothing.
-            on_ps: Refuse a model whose call assigns its trainable variables.
+            on_ps: Refuse a model whose call assigns its trainable or frozen variables,
+                or reads those of the optimizer.
             scale: How the loss is scaled. None leaves that to `optimizer`.
         """
         self._definition = definition
@@ -57,6 +61,7 @@ class VariableStep:
         self._on_ps = on_ps
         self._scale = scale
         self.variables = list(definition.model.trainable_variables)
+        self._frozen = [v.variable for v in non_trainable(definition.model).frozen]
         if optimizer is not None and not optimizer.built:
             optimizer.build(self.variables)
         self._traced = Traced(self._compute, jit=definition.jit_compile)
@@ -88,6 +93,8 @@ class VariableStep:
             scaled = self._scaled(loss)
         if self._on_ps:
             refuse_assigned(assigned_in_graph(self.variables))
+            refuse_moving(assigned_in_graph(self._frozen))
+            refuse_reading(self._definition.optimizer)
         gradients = tape.gradient(scaled, [v.value for v in self.variables])
         fine: Any = True
         if self._scale is not None:

@@ -6,8 +6,9 @@ the step that needs them. Must not import TensorFlow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,18 @@ from numpy.typing import NDArray
 from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import Reader
 from elasticdl.job.tasks import SkippedRecord, Task, TaskType
+
+
+class Unfed(Protocol):
+    """A record that the feed could not parse (model.feeding)."""
+
+    @property
+    def index(self) -> int:
+        """Its place in the given list."""
+
+    @property
+    def reason(self) -> str:
+        """What was wrong."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,11 @@ class LoadedTask:
                 place = int(_order(len(self.records), self.task.seed)[index])
             number = self.task.start + place
         return SkippedRecord(self.task.source, number, reason)
+
+    def bad_with(self, unfed: Iterable[Unfed]) -> tuple[SkippedRecord, ...]:
+        """Return all bad ones, with those of `records` that the feed left out."""
+        more = (self.bad_record(one.index, one.reason) for one in unfed)
+        return (*self.bad, *more)
 
 
 # Tasks of these types carry a range of records; the others are errands.

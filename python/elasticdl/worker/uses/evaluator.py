@@ -76,7 +76,7 @@ class Evaluator:
             outcome=TaskOutcome.DONE,
             records=records,
             model_version=values.version,
-            bad_records=loaded.bad,
+            bad_records=loaded.bad_with(self._feeder.bad),
             state=encode_state(self._metrics.state()),
         )
 

@@ -79,7 +79,9 @@ class Parquet:
         pq.write_table(pa.table(columns), path)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):  # a row of a ragged output
+        return value.tolist()
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 

@@ -5,12 +5,13 @@ Owns the pass over a task's records. Called by the loop. Knows nothing of format
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
 
 from elasticdl.errors import DataError
-from elasticdl.job.tasks import LIVE, TaskOutcome, TaskReport
+from elasticdl.job.tasks import LIVE, Task, TaskOutcome, TaskReport
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Feeder, kind_of
 from elasticdl.worker.progress import WorkerProgress
@@ -26,8 +27,11 @@ class Sink(Protocol):
     def batch(self, outputs: Any) -> None:
         """Take the outputs of a batch, as arrays."""
 
-    def task_done(self, loaded: LoadedTask, in_order: bool) -> None:
-        """Make the predictions permanent. A task may be repeated."""
+    def task_done(self, task: Task, numbers: Sequence[int] | None) -> None:
+        """Make the predictions permanent. A task may be repeated.
+
+        `numbers`: of the predicted records, where they are known.
+        """
 
     def task_begins(self) -> None:
         """Discard what an interrupted task left."""
@@ -47,15 +51,16 @@ class FileSink:
     def batch(self, outputs: Any) -> None:
         self._batches.append(outputs)
 
-    def task_done(self, loaded: LoadedTask, in_order: bool) -> None:
+    def task_done(self, task: Task, numbers: Sequence[int] | None) -> None:
         columns = merged(self._batches)
         self._batches = []
-        task = loaded.task
         records = len(next(iter(columns.values()), []))
-        if in_order and loaded.is_as_planned and records == task.end - task.start:
+        if not records:
+            return  # a file without columns would be of another form than the others
+        if numbers is not None and records == len(numbers):
             columns = {
                 "source": [task.source] * records,
-                "record": list(range(task.start, task.end)),
+                "record": list(numbers),
                 **columns,
             }
         self._files.write(task.task_id, columns)
@@ -79,7 +84,7 @@ class ProcessorSink:
         with self._code.running("PredictionOutputsProcessor.process"):
             self._processor.process(outputs, self._worker_index)
 
-    def task_done(self, loaded: LoadedTask, in_order: bool) -> None:
+    def task_done(self, task: Task, numbers: Sequence[int] | None) -> None:
         """Do nothing: a processor writes with each batch."""
 
 
@@ -116,13 +121,22 @@ class Predictor:
                 self._sink.batch(tf.nest.map_structure(lambda t: t.numpy(), outputs))
                 records += batch.num_records
                 self._progress.ended()
-        if not records and loaded.records:
+        unfed = self._feeder.bad
+        if not records and len(loaded.records) > len(unfed):
             raise DataError(f"{task.source}: feed made no batch of its records")
-        self._sink.task_done(loaded, self._feeder.order_preserved)
+        self._sink.task_done(task, self._numbers(loaded))
         return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
             outcome=TaskOutcome.DONE,
             records=records,
-            bad_records=loaded.bad,
+            bad_records=loaded.bad_with(unfed),
         )
+
+    def _numbers(self, loaded: LoadedTask) -> list[int] | None:
+        """Return the numbers of the records that were predicted, if they are known."""
+        if not (self._feeder.order_preserved and loaded.is_as_planned):
+            return None
+        unfed = {loaded.task.start + bad.index for bad in self._feeder.bad}
+        numbers = range(loaded.task.start, loaded.task.end)
+        return [number for number in numbers if number not in unfed]

@@ -1,19 +1,28 @@
 """What a worker says of a task: what it read, what its feed made, what was bad."""
 
+import json
 import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
+from elasticdl.data.reader import Metadata
 from elasticdl.job.tasks import SkippedRecord, Task, TaskOutcome, TaskType
 from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
-from elasticdl.model.feeding import BadInput, Batch
+from elasticdl.model.feeding import BadInput, Batch, Feeder
+from elasticdl.worker.group_maker import ValuesInModel
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.shows import Shows
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import BatchDone, NanLossError
 from elasticdl.worker.training import Training
+from elasticdl.worker.uses.evaluator import Evaluator
+from elasticdl.worker.uses.model_values import ModelValues
+from elasticdl.worker.uses.prediction_files import JsonLines, PredictionFiles
+from elasticdl.worker.uses.predictor import FileSink, Predictor
 
 
 class Filter:
@@ -159,3 +168,79 @@ def test_a_nan_loss_of_a_batch_that_is_computed_again_is_told_with_its_own_recor
     made, _ = training(Late(), in_order=True)
     with pytest.raises(NanLossError, match="a: records 2 to 3; expected"):
         made.run(LoadedTask(task(), records(0, 2, 4, 10, 12, 14)))
+
+
+# Evaluation and prediction.
+
+FIRST = 40  # of the task's records
+FED = Task(task_id=3, lease_id=5, source="data/file", start=FIRST, end=FIRST + 8)
+# A record of three numbers has not the seven that the feed wants.
+SHORT = np.zeros(3, np.float32).tobytes()
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(1)
+    numbers = np.c_[rng.normal(size=(8, 6)), rng.integers(0, 3, 8)].astype(np.float32)
+    return [row.tobytes() for row in numbers]
+
+
+@pytest.fixture
+def use(definition, tmp_path):
+    """Makes an evaluator, or a predictor that writes files, of one model."""
+
+    def make(mode):
+        module = definition()
+        feeder = Feeder(
+            module, mode=mode, batch_size=4, metadata=Metadata(), skip_bad=True
+        )
+        source = ValuesInModel(module)
+        parts = {
+            "trainer": source,
+            "borrowed": ModelValues(module.model, source),
+            "progress": WorkerProgress(time.monotonic),
+        }
+        if mode == "evaluation":
+            return Evaluator(module, feeder, **parts).evaluate
+        sink = FileSink(PredictionFiles(tmp_path / "predictions", JsonLines()))
+        return Predictor(module, feeder, sink, **parts).predict
+
+    return make
+
+
+def written(tmp_path):
+    files = sorted((tmp_path / "predictions").glob("*"))
+    return [
+        json.loads(line) for file in files for line in file.read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize("mode", ["evaluation", "prediction"])
+def test_a_record_that_the_feed_leaves_out_is_listed(use, rows, mode):
+    report = use(mode)(LoadedTask(FED, [*rows[:2], SHORT, *rows[3:]]))
+    assert report.records == 7
+    (bad,) = report.bad_records
+    assert (bad.source, bad.record) == ("data/file", FIRST + 2)
+    assert bad.reason
+
+
+def test_predictions_keep_their_numbers_beside_one_that_is_left_out(
+    use, rows, tmp_path
+):
+    use("prediction")(LoadedTask(FED, [*rows[:2], SHORT, *rows[3:]]))
+    numbers = [row["record"] for row in written(tmp_path)]
+    assert numbers == [n for n in range(FIRST, FIRST + 8) if n != FIRST + 2]
+
+
+def test_a_task_of_which_all_records_are_left_out_lists_them(use, tmp_path):
+    report = use("prediction")(LoadedTask(FED, [SHORT] * 8))
+    assert len(report.bad_records) == 8
+    assert written(tmp_path) == []
+
+
+def test_rows_of_a_ragged_output_are_lists(tmp_path):
+    words = tf.ragged.constant([[1, 2], [], [3]])
+    sink = FileSink(PredictionFiles(tmp_path / "predictions", JsonLines()))
+    sink.batch(words.numpy())
+    sink.task_done(FED, None)
+    assert [row["prediction"] for row in written(tmp_path)] == [[1, 2], [], [3]]
