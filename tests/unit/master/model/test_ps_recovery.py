@@ -170,10 +170,11 @@ def test_what_counts_as_trained_was_in_each_ps_though_nobody_lives_who_was_told(
         async with rig.serving() as master:
             await rig.until(lambda: not rig.world.go.is_set())
             await rig.until(lambda: counted_as_trained(master) > 0)
-            trained = master.job.parts.ledger.queue.new_steps
-            assert trained > 0
         rig.world.mute |= {"ps-0", "ps-1", "worker-0", "worker-1"}
         async with rig.serving() as master:
+            # As the journal has it: a report may have come as the master before ended.
+            trained = master.job.parts.ledger.queue.new_steps
+            assert trained > 0
             ps = master.job.parts.holder
             assert (ps._versions, ps._newest_version(1)) == ({}, trained)
             ps.go_back("a test", now=master.job.clock())
