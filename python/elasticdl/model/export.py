@@ -104,8 +104,8 @@ class Aside:
             if number.isdecimal() and int(number) < self._number and int(number) != but:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def move_to(self, place: Path) -> list[Path]:
-        """Move the model to its place; return its paths there.
+    def move_to(self, place: Path, formats: Sequence[str]) -> list[Path]:
+        """Move the model to its place; return its paths there, in these formats.
 
         May be called again after it was interrupted or done: rounds have growing
         numbers, and a place that has a later one's model is left alone.
@@ -132,7 +132,9 @@ class Aside:
                 "export.dir has to be one folder for all workers, which they can write"
             ) from error
         self.clear()
-        return [place / n for n in FILE_OF.values() if (place / n).exists()]
+        # In others, a model of before may lie there.
+        there = (place / FILE_OF[name] for name in formats)
+        return [path for path in there if path.exists()]
 
 
 def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> None:

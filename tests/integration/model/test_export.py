@@ -121,24 +121,24 @@ def test_the_model_of_a_round_is_moved_to_its_place_however_often_that_is_tried(
     tmp_path,
 ):
     best = tmp_path / "best"
-    aside(tmp_path, 7).move_to(best)
+    aside(tmp_path, 7).move_to(best, BOTH)
     nine = aside(tmp_path, 9)
     assert read(best) == ("7", "7")
     for _ in range(2):
-        assert nine.move_to(best) == [best / "saved_model", best / "model.keras"]
+        assert nine.move_to(best, BOTH) == [best / "saved_model", best / "model.keras"]
         assert read(best) == ("9", "9")
     # One that is late moves nothing over it.
-    Aside(tmp_path, "best", 7).move_to(best)
+    Aside(tmp_path, "best", 7).move_to(best, BOTH)
     assert read(best) == ("9", "9")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best"]
 
 
 def test_a_move_that_was_interrupted_between_two_forms_is_finished(tmp_path):
     best = tmp_path / "best"
-    aside(tmp_path, 7).move_to(best)
+    aside(tmp_path, 7).move_to(best, BOTH)
     nine = aside(tmp_path, 9)
     (nine.path / "model.keras").replace(best / "model.keras")
-    nine.move_to(best)
+    nine.move_to(best, BOTH)
     assert read(best) == ("9", "9")
 
 
@@ -152,4 +152,11 @@ def test_models_of_earlier_rounds_are_removed_but_the_one_that_is_kept(tmp_path)
 
 def test_a_model_that_another_worker_wrote_elsewhere_is_missed(tmp_path):
     with pytest.raises(CheckpointError, match="one folder for all workers"):
-        Aside(tmp_path, "best", 9).move_to(tmp_path / "best")
+        Aside(tmp_path, "best", 9).move_to(tmp_path / "best", BOTH)
+
+
+def test_a_model_of_before_in_another_form_is_not_told_as_this_one(tmp_path):
+    best = tmp_path / "best"
+    aside(tmp_path, 7).move_to(best, BOTH)
+    nine = aside(tmp_path, 9, names=("model.keras",))
+    assert nine.move_to(best, ["keras"]) == [best / "model.keras"]

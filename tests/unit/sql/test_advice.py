@@ -8,16 +8,14 @@ from typing import NoReturn
 
 import pytest
 from elasticdl.errors import DataError, JobError
-from elasticdl.job.values.checking import validate
 from elasticdl.job.values.document import ValuesFile
-from elasticdl.job.values.file import dump_values
 from elasticdl.sql.data.source import open_source
-from elasticdl.sql.plan import ColumnPlan, Head, Kind, LabelPlan, Schema, Stored
-from elasticdl.sql.registry import Description, Registry, write_description
 from elasticdl.sql.remote.flow import Remote
 from elasticdl.sql.running.session import Session
 from elasticdl.sql.running.statements import run
 from elasticdl.worker.uses.prediction_files import PredictionFiles, format_named
+
+from tests.unit.sql.ready import registry_in
 
 
 class Full:
@@ -42,18 +40,7 @@ class Full:
 
 def test_a_full_disk_is_told_with_what_a_statement_can_do(tmp_path: Path) -> None:
     """It said to set a field that statements refuse."""
-    registry = Registry(tmp_path / "models")
-    columns = (ColumnPlan("x", "x", Stored.FLOAT),)
-    label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
-    job = {
-        "name": "m",
-        "model": {"definition": "m.f", "files": {"m.py": ""}},
-        "data": {"training": "rows"},
-    }
-    with registry.adding("m") as version:
-        text = dump_values(validate({"kind": "job", "job": job}))
-        version.values_file.write_text(text, encoding="utf-8")
-        write_description(version, Description(columns, label, Schema(()), "DNN"))
+    registry = registry_in(tmp_path)
     place = Full(tmp_path)
     source = open_source("", folder=tmp_path)
     here = Session(source, registry, place.run_job, lambda _: None)

@@ -12,16 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from elasticdl.errors import DataError
-from elasticdl.job.values.checking import validate
 from elasticdl.job.values.document import ValuesFile
-from elasticdl.job.values.file import dump_values
 from elasticdl.sql.data.source import Source, open_source
-from elasticdl.sql.plan import ColumnPlan, Head, Kind, LabelPlan, Schema, Stored
-from elasticdl.sql.registry import Description, Registry, write_description
 from elasticdl.sql.remote.messages import Step
 from elasticdl.sql.remote.steps import STEPS, work_folder
 from elasticdl.sql.running.session import KeptError, Session
 from elasticdl.sql.running.statements import run
+
+from tests.unit.sql.ready import registry_in
 
 _ROWS = 100_000
 _LARGEST = 500_000  # Bytes of a file; the rows take more.
@@ -45,22 +43,6 @@ def empty() -> Callable[[], None]:
     """Give a call after which there is room again."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def _registry(tmp_path: Path) -> Registry:
-    registry = Registry(tmp_path / "models")
-    columns = (ColumnPlan("x", "x", Stored.FLOAT),)
-    label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
-    job = {
-        "name": "m",
-        "model": {"definition": "m.f", "files": {"m.py": ""}},
-        "data": {"training": "rows"},
-    }
-    with registry.adding("m") as version:
-        text = dump_values(validate({"kind": "job", "job": job}))
-        version.values_file.write_text(text, encoding="utf-8")
-        write_description(version, Description(columns, label, Schema(()), "DNN"))
-    return registry
 
 
 def _answer(folder: str) -> None:
@@ -96,7 +78,7 @@ def _session(tmp_path: Path, behind: Callable[[], None], db: str = "") -> Sessio
     work.mkdir()
     return Session(
         open_source(db, folder=tmp_path),
-        _registry(tmp_path),
+        registry_in(tmp_path),
         _Job(behind),
         lambda _: None,
         work_dir=work,

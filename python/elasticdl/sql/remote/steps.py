@@ -27,7 +27,7 @@ from elasticdl.sql.remote.messages import Step, to_tree
 from elasticdl.sql.remote.module import ZOO
 from elasticdl.sql.running import train
 from elasticdl.sql.running.questions import NO_ROWS, Question, parts_of
-from elasticdl.sql.running.session import KeptError, Session
+from elasticdl.sql.running.session import Session, gone_afterwards
 from elasticdl.sql.running.statements import run_one
 from elasticdl.sql.statements import Statement, Train
 
@@ -132,15 +132,8 @@ def _finish(step: Step, session: Session) -> dict[str, Any]:
     about = read_description(session.registry.find(step.model))
     question = _question(step, session)
     finish = parts_of(question).finish
-    kept = False
-    try:
+    with gone_afterwards(folder):
         answers = finish(session, question, about, folder, step.metrics)
-    except KeptError:
-        kept = True
-        raise
-    finally:
-        if not kept:
-            shutil.rmtree(folder, ignore_errors=True)
     return {"answers": to_tree(answers)}
 
 

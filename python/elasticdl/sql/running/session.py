@@ -27,6 +27,19 @@ class KeptError(DataError):
     """A job's answers have no place; the message names the folder that has them."""
 
 
+@contextmanager
+def gone_afterwards(folder: Path) -> Iterator[None]:
+    """Remove a folder when the block ends, unless by a KeptError."""
+    try:
+        yield
+    except KeptError:
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 # Runs a job to its end; raises an ElasticDLError unless it succeeded.
 RunJob = Callable[[ValuesFile], JobReport]
 
@@ -98,12 +111,5 @@ class Session:
     def workspace(self) -> Iterator[Path]:
         """Give a folder that is gone afterwards, unless answers are left in it."""
         folder = Path(mkdtemp(prefix="elasticdl-sql-", dir=self.work_dir))
-        kept = False
-        try:
+        with gone_afterwards(folder):
             yield folder
-        except KeptError:
-            kept = True
-            raise
-        finally:
-            if not kept:
-                shutil.rmtree(folder, ignore_errors=True)

@@ -51,7 +51,8 @@ class ModelExporter:
         directory = Path(self._spec.dir)
         version = 0
         if task.move:
-            paths = _aside(directory, task).move_to(_place(directory, task.target))
+            place = _place(directory, task.target)
+            paths = _aside(directory, task).move_to(place, self._spec.formats)
         elif task.round:
             aside = _aside(directory, task)
             aside.clear(but=task.beside)
