@@ -133,7 +133,10 @@ def convert_args(args: argparse.Namespace, verb: str) -> ConvertedFlags:
     from elasticdl.job.values.file import dump_values, parse_values
 
     given = given_flags(args)
-    unknown = unknown_problems(getattr(args, "unknown", []), verb)
+    words = getattr(args, "unknown", [])
+    unknown = unknown_problems(words, verb)
+    if not given and words and not any(word.startswith("--") for word in words):
+        raise spec_error(unknown)  # that flags are missing, too, would hide it
     if not given and not unknown:
         raise spec_error(
             [
@@ -203,12 +206,15 @@ def unknown_problems(unknown: Sequence[str], verb: str) -> list[Problem]:
     ]
     if unknown and not names:
         words = " ".join(unknown)
+        file = next((w for w in unknown if w.endswith((".yaml", ".yml"))), "")
         return [
             Problem(
                 f"elasticdl {verb}",
                 f"the stray words {words!r}",
                 "flags with their values",
-                "put values with spaces in quotes",
+                f"a values file is named by -f: elasticdl {verb} -f {file}"
+                if file
+                else "put values with spaces in quotes",
             )
         ]
     return [unknown_flag(name, JobType(verb)) for name in names]

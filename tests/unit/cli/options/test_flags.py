@@ -65,6 +65,13 @@ def test_stray_words_are_refused():
         values("and", "more")
 
 
+def test_a_values_file_without_its_flag_is_told_how_it_is_named_and_nothing_else():
+    with pytest.raises(SpecError) as raised:
+        flags.values_from_args(parse("job.yaml"), "train")
+    assert "elasticdl train -f job.yaml" in str(raised.value)
+    assert "--model_def" not in str(raised.value)
+
+
 def test_no_file_and_no_flags_say_what_to_give():
     with pytest.raises(SpecError, match="elasticdl train -f FILE"):
         flags.values_from_args(parse(), "train")
