@@ -1,5 +1,8 @@
 """Settings for all tests."""
 
+import faulthandler
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The machine may be slow and shared: examples are bounded by number, not by time.
@@ -11,3 +14,12 @@ settings.register_profile(
     derandomize=True,
 )
 settings.load_profile("default")
+
+# A thread that a test left running would keep the process for ever, with all tests done.
+_SECONDS_TO_END = 120
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """Have a process that does not end show what its threads do, and fail."""
+    faulthandler.dump_traceback_later(_SECONDS_TO_END, exit=True)
