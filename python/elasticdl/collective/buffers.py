@@ -40,7 +40,8 @@ from elasticdl.collective.messages import (
 from elasticdl.errors import RpcError
 
 Floats = NDArray[np.float32]
-_ALIGNED = 16  # floats: parts begin at cache lines
+CACHE_LINE = 64  # bytes; TensorFlow takes an array that begins at one uncopied
+_ALIGNED = CACHE_LINE // 4  # floats: parts begin at cache lines
 _COPY = struct.Struct("!QQQ")
 _NUMBER = np.dtype(">u8")  # of a member
 
@@ -92,7 +93,7 @@ class Buffers:
         self.num_buckets = len(self._ends)
         self._encoding = encoding
         self._most_state_bytes = most_state_bytes
-        result = np.zeros(self._ends[-1], np.float32)
+        result = _zeros(self._ends[-1])
         self._memory = RoundMemory(Round(0, (), ()), [], {}, result)
         # The last step and its sum, until the next one is made.
         self._before: tuple[int, Floats] | None = None
@@ -112,7 +113,7 @@ class Buffers:
         if again is not None:
             if self._before is None or self._before[0] != again - 1:
                 self._before = again - 1, result
-            result = np.zeros_like(result)
+            result = _zeros(len(result))
         members = entered.members
         bounds = part_bounds(self._ends, len(members))
         pieces = {
@@ -247,7 +248,7 @@ class Buffers:
         self, connection: socket.socket, head: wire.Head, meta: bytes
     ) -> HandOver:
         """Read the sum of a step, into memory of its own: several may wait."""
-        whole = np.empty_like(self._memory.result)
+        whole = _zeros(len(self._memory.result))
         _expect(head, whole.nbytes)
         wire.read_into(connection, _bytes(whole))
         plan, members = decoded_plan(meta)
@@ -282,6 +283,13 @@ class Buffers:
         raw = memoryview(kept)[: head.data_bytes]
         wire.read_into(connection, raw)
         self._encoding.decode(raw, begin, out)
+
+
+def _zeros(size: int) -> Floats:
+    """Return a vector that begins at a cache line."""
+    raw = np.zeros(size + _ALIGNED, np.float32)
+    begin = -raw.ctypes.data // raw.itemsize % _ALIGNED
+    return raw[begin : begin + size]
 
 
 def part_bounds(ends: Sequence[int], members: int) -> list[tuple[int, int]]:

@@ -25,6 +25,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from elasticdl.collective.buffers import CACHE_LINE
 from elasticdl.errors import UserCodeError
 from elasticdl.model.feeding import Batch
 from elasticdl.model.measures.portions import LEAST_WEIGHT, counts_up, refuse_uneven
@@ -243,7 +244,8 @@ class GroupStep:
         if outcome.skipped:
             self._moved.rewind()
             return outcome
-        self._apply(self._means(summed, np.float32(1.0 / weights)))
+        sums = _uncopied(summed[: self.num_gradients])
+        self._apply(sums, tf.constant(1.0 / weights, tf.float32))
         self._moved.apply(summed[self.num_gradients : -_COUNTS], rows)
         self.begin()
         return outcome
@@ -319,17 +321,18 @@ class GroupStep:
                 "least one: set trainable=True on a layer, or let the loss depend on it"
             )
 
-    def _means(self, summed: Floats, scale: np.float32) -> list[tf.Tensor]:
-        """Return the mean gradients; the sums stay, for a member that lacks them."""
+    def _apply_mean(self, sums: tf.Tensor, scale: tf.Tensor) -> None:
+        """Scale and apply; the sums stay, for a member that lacks them.
+
+        The graph cuts them by variable, so that the means of all are never there at
+        once.
+        """
         means, at = [], 0
         for variable in self._with_gradient:
-            size = _size(variable.shape)
-            mean = summed[at : at + size] * scale
-            means.append(tf.convert_to_tensor(mean.reshape(tuple(variable.shape))))
+            shape = tuple(variable.shape)
+            size = _size(shape)
+            means.append(tf.reshape(sums[at : at + size] * scale, shape))
             at += size
-        return means
-
-    def _apply_mean(self, means: list[tf.Tensor]) -> None:
         self._optimizer.apply_gradients(
             list(zip(means, self._with_gradient, strict=True))
         )
@@ -353,6 +356,13 @@ def _add(portion: _Portion, at: int, found: Sequence[Any], weight: float) -> Non
         else:
             out += np.float32(weight) * values
         at += values.size
+
+
+def _uncopied(values: Floats) -> tf.Tensor:
+    """Return values as a tensor, in their own memory if they begin at a cache line."""
+    if values.ctypes.data % CACHE_LINE:
+        return tf.convert_to_tensor(values)
+    return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
 
 
 def _size(shape: Sequence[int]) -> int:
