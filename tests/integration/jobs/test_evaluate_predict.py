@@ -16,6 +16,11 @@ def test_trained_model_is_exported_evaluated_and_used_for_prediction(job, digits
         export={"dir": str(digits / "outputs")},
     )
     report = one.finish()
+    # What an earlier job of more records left, and what is nobody's prediction.
+    written = digits / "predicted"
+    written.mkdir()
+    for name in ("part-000099.jsonl", "part-000000.parquet", "notes.jsonl"):
+        (written / name).write_text("{}\n")
     accuracy = report.metrics["accuracy"]
 
     evaluation = job(
@@ -32,6 +37,7 @@ def test_trained_model_is_exported_evaluated_and_used_for_prediction(job, digits
         data={"prediction": "data/digits/test"},
         checkpoint={"initFrom": report.checkpoint},
         predictionFormat="jsonl",
+        predictionOutput="predicted",
         worker={"replicas": 1},
     )
     result = evaluation.finish()
@@ -40,10 +46,11 @@ def test_trained_model_is_exported_evaluated_and_used_for_prediction(job, digits
     done = prediction.finish()
     rows = [
         json.loads(line)
-        for file in sorted((prediction.job_dir.predictions_dir).glob("*.jsonl"))
+        for file in sorted(written.glob("part-*"))
         for line in file.read_text().splitlines()
     ]
     assert len(rows) == done.records == 359
+    assert (written / "notes.jsonl").exists()
 
     paths = {p.rsplit("/", 1)[-1]: p for p in report.exports}
     assert len(paths) == 2

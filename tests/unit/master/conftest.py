@@ -447,6 +447,8 @@ class Rig:
                 "start_seconds": 10.0,
             },
         }
+        if changes.get("strategy") == "local":
+            del tree["ps"]
         for path, value in changes.items():
             *parents, last = path.split("__")
             inner = tree
