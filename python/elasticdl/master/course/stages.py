@@ -36,6 +36,10 @@ NO_EVALUATION = (
     "the model's callbacks do nothing: they look at evaluations, and there are none; "
     "set data.validation"
 )
+NO_RECORDS = (
+    "nothing is evaluated, though job.evaluation asks for it: there are no records for "
+    "it; set data.validation"
+)
 
 
 class Stages:
@@ -160,9 +164,18 @@ class Stages:
         remove_earlier(Path(spec.prediction_output), sources)
 
     def _tell_unused(self, callbacks: CallbackSet, validation: Sequence[Shard]) -> None:
-        if self._job.trains and callbacks.callbacks and not validation:
-            self._job.tell(NO_EVALUATION)
-            log.warning("%s", NO_EVALUATION)
+        job = self._job
+        if not job.trains or validation:
+            return
+        asked = job.spec.evaluation
+        if callbacks.callbacks:
+            what = NO_EVALUATION
+        elif asked.every_steps or asked.every_seconds:
+            what = NO_RECORDS
+        else:
+            return
+        job.tell(what)
+        log.warning("%s", what)
 
     # -- evaluation and the end ---------------------------------------------------
 
