@@ -439,7 +439,7 @@ class Rig:
                 "shuffle": False,
             },
             "training": {"batch_size": 4, "batches_per_task": 2},
-            "ps": {"replicas": 2},
+            **({} if changes.get("strategy") == "local" else {"ps": {"replicas": 2}}),
             "worker": {
                 "replicas": 2,
                 "grace_seconds": 2.0,
@@ -447,8 +447,6 @@ class Rig:
                 "start_seconds": 10.0,
             },
         }
-        if changes.get("strategy") == "local":
-            del tree["ps"]
         for path, value in changes.items():
             *parents, last = path.split("__")
             inner = tree
