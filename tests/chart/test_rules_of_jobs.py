@@ -51,6 +51,11 @@ REFUSED = {
     "the state there": JOB + "state: {mountPath: //etc}\n",
     "the state there by a dot": JOB + "state: {mountPath: /./etc}\n",
     "three local workers": JOB + "  strategy: local\n  worker: {replicas: 3}\n",
+    "PS of a local worker": JOB
+    + "  strategy: local\n  ps: {replicas: 2}\n  worker: {pullSteps: 2}\n",
+    "bounds of staleness in sync mode": JOB
+    + "  ps: {mode: sync, maxStaleness: 2, stalenessModulation: true}\n",
+    "rare pulls in sync mode": JOB + "  ps: {mode: sync}\n  worker: {pullSteps: 2}\n",
     "an exchange without a group": JOB + "  allReduce: {compression: bfloat16}\n",
     "more records than a group counts": JOB
     + "  strategy: allReduce\n  training: {globalBatchSize: 20000000}\n",

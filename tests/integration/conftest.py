@@ -52,7 +52,7 @@ def digits_values():
             "ps": {"replicas": 2},
             "worker": {"replicas": 2, "threads": 1},
         }
-        if changes.get("strategy") == "allReduce":
+        if changes.get("strategy", "parameterServer") != "parameterServer":
             del job["ps"]
         return ValuesFile.model_validate({"kind": "job", "job": merged(job, changes)})
 

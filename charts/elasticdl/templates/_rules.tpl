@@ -114,6 +114,39 @@
 {{- end }}
 {{- end -}}
 
+{{/* What would have no effect without PS (strategy local) or in sync mode, one a line, of
+     (list JOB GIVEN). */}}
+{{- define "elasticdl.strategyProblems" -}}
+{{- $job := index . 0 -}}
+{{- $given := index . 1 -}}
+{{- $pulls := int $job.worker.pullSteps -}}
+{{- if and (eq $job.strategy "local") (eq $job.type "train") }}
+{{- $ps := list }}
+{{- range $key, $value := $given.ps }}
+  {{- if not (kindIs "invalid" $value) }}{{ $ps = append $ps $key }}{{ end }}
+{{- end }}
+{{- with $ps }}
+{{ include "elasticdl.problem" (list "job.ps" (join ", " .) "nothing: with strategy `local` there are no parameter servers" "leave `ps` out, or write strategy: parameterServer") }}
+{{- end }}
+{{- if ne $pulls 1 }}
+{{ include "elasticdl.problem" (list "job.worker.pullSteps" (toString $pulls) "1: with strategy `local` nothing is pulled" "leave it out, or write strategy: parameterServer") }}
+{{- end }}
+{{- end }}
+{{- if and (eq $job.strategy "parameterServer") (eq $job.type "train") (eq $job.ps.mode "sync") }}
+{{- $reason := "with ps.mode sync each gradient is of the version that it is applied to" }}
+{{- $help := "leave it out, or write ps.mode: async" }}
+{{- if $job.ps.maxStaleness }}
+{{ include "elasticdl.problem" (list "job.ps.maxStaleness" (int $job.ps.maxStaleness | toString) (printf "0: %s" $reason) $help) }}
+{{- end }}
+{{- if $job.ps.stalenessModulation }}
+{{ include "elasticdl.problem" (list "job.ps.stalenessModulation" "true" (printf "false: %s" $reason) $help) }}
+{{- end }}
+{{- if ne $pulls 1 }}
+{{ include "elasticdl.problem" (list "job.worker.pullSteps" (toString $pulls) (printf "1: %s" $reason) $help) }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* All problems of a job with the defaults in it, one a line. */}}
 {{- define "elasticdl.jobProblems" -}}
 {{- $job := . -}}
@@ -264,6 +297,6 @@
 {{/* Ends the rendering with them, if there are any. */}}
 {{- define "elasticdl.checkJob" -}}
 {{- $job := include "elasticdl.job" . | fromYaml -}}
-{{- with cat (include "elasticdl.jobProblems" $job) (include "elasticdl.groupProblems" (list $job .Values.job)) | trim }}{{ fail . }}{{ end -}}
+{{- with cat (include "elasticdl.jobProblems" $job) (include "elasticdl.groupProblems" (list $job .Values.job)) (include "elasticdl.strategyProblems" (list $job .Values.job)) | trim }}{{ fail . }}{{ end -}}
 {{- with include "elasticdl.stateProblem" . }}{{ fail . }}{{ end -}}
 {{- end -}}

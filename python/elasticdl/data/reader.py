@@ -254,6 +254,7 @@ class FilesReader:
                 f"{_columns(other)}; name files that belong together, or choose the "
                 "columns that all have with data.readerParams"
             )
+        check_units((first, one), (source, other))
 
     def _warn_of_large_row_groups(self, source: str) -> None:
         rows = self._reader(source).metadata.extra.get("largest_row_group", 0)
@@ -303,6 +304,22 @@ def _columns(metadata: Metadata) -> dict[str, tuple[str, Any]] | list[str]:
             zip(metadata.column_names, metadata.column_dtypes, strict=True)
         )
     }
+
+
+def check_units(one: tuple[str, Metadata], other: tuple[str, Metadata]) -> None:
+    """Raise DataError if a column of times counts in two units, by source.
+
+    Its numbers reach the model as they are: one file's would be 1,000 times another's.
+    """
+    (first, its), (source, theirs) = one, other
+    units, others = its.extra.get("units", {}), theirs.extra.get("units", {})
+    for name, unit in units.items():
+        if unit and others.get(name) and others[name] != unit:
+            raise DataError(
+                f"times in different units: column {name!r} is in {unit} in {first}, "
+                f"in {others[name]} in {source}; write both in one, or choose other "
+                "columns with data.readerParams"
+            )
 
 
 def source_name(file: Path, root: Path) -> str:

@@ -7,6 +7,7 @@ read or write anything.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,9 @@ class Role(enum.StrEnum):
     PS = "ps"
     WORKER = "worker"
 
+
+# What a task's predictions are called (worker/uses/prediction_files.py).
+PREDICTION_FILE = re.compile(r"part-[0-9]{6,}\.(parquet|jsonl)")
 
 # Environment of every role's process; read in `*/main.py` alone. Never in `argv`: other
 # users of a machine can read that.

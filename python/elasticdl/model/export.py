@@ -45,7 +45,8 @@ def export_model(
     """Write the model; return the paths written, in the order of `formats`.
 
     A subclassed model that Keras cannot put into an archive is written in the other
-    formats, with a warning; if there is no other, UserCodeError. CheckpointError when
+    formats, with a warning, and an earlier archive there is removed; if there is no
+    other format, UserCodeError. CheckpointError when
     the disk refuses (no room, no permission).
 
     Args:
@@ -55,7 +56,7 @@ def export_model(
         input_signature: ModelDefinition.input_signature.
     """
     written: list[Path] = []
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
@@ -68,12 +69,18 @@ def export_model(
                 except OSError:
                     raise
                 except Exception as error:  # noqa: BLE001 - user layers are saved here
-                    refused.append(f"{name}: {type(error).__name__}: {short(error)}")
+                    refused[name] = f"{name}: {type(error).__name__}: {short(error)}"
                     log.warning(
                         "the model cannot be exported as %s: %s", name, short(error)
                     )
                     continue
                 written.append(_move(path, directory / FILE_OF[name], Path(aside)))
+            for name in refused if written else ():
+                # One of an earlier job would pass for this model beside the others.
+                earlier = directory / FILE_OF[name]
+                if earlier.exists():
+                    earlier.rename(Path(aside) / f"earlier-{earlier.name}")
+                    log.warning("removed %s, which is of another model", earlier)
     except OSError as error:
         raise CheckpointError(
             f"the model cannot be exported to {directory}: {error.strerror or error}; "
@@ -81,8 +88,8 @@ def export_model(
         ) from error
     if refused and not written:
         raise UserCodeError(
-            f"the model cannot be exported ({'; '.join(refused)}); give its layers "
-            "`get_config`, or change export.formats"
+            f"the model cannot be exported ({'; '.join(refused.values())}); give its "
+            "layers `get_config`, or change export.formats"
         )
     return written
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from elasticdl.data.reader import Metadata
 from elasticdl.errors import RefusedError, UserCodeError
 from elasticdl.job.heartbeats import ModelInfo
 from elasticdl.job.spec.job import (
@@ -19,7 +21,9 @@ from elasticdl.job.spec.job import (
     UpdateMode,
 )
 from elasticdl.job.tasks import Task, TaskReport, TaskType
+from elasticdl.job.words import DataKind
 from elasticdl.model.definition import ModelDefinition
+from elasticdl.model.feed.default import VECTOR_ORDER
 from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.model.state import non_trainable, seed_for_worker
 from elasticdl.worker.group.loop import GroupLoop
@@ -77,6 +81,7 @@ class Assembly:
         self._makers = TrainerMaker(life, spec, definition, self._state)
         self._batch: Batch | None = None
         self._main_feeder: Feeder | None = None
+        self._evaluated = Metadata()
         if sample is not None:
             self._learn(sample)
         self._tell()
@@ -92,8 +97,9 @@ class Assembly:
         """Create the trainer and run tasks until there are no more."""
         if self._batch is None:
             self._learn(sample)
+        self._evaluated = self._metadata_of_evaluation(readers, sample)
         if self._in_group:
-            self._run_in_group(readers, errands, sample)
+            self._run_in_group(readers, errands)
             return
         spec = self._spec
         try:
@@ -104,15 +110,13 @@ class Assembly:
         # Sync: a version waits for the gradients of whoever holds a task.
         far_ahead = spec.ps.mode is UpdateMode.ASYNC
         stream = self._stream(loader.load, far_ahead=far_ahead)
-        loop = self._loop(trainer, stream, errands, sample)
+        loop = self._loop(trainer, stream, errands)
         try:
             self._run(loop, stream)
         finally:
             trainer.close()
 
-    def _run_in_group(
-        self, readers: Readers, errands: Errands, sample: RecordSample
-    ) -> None:
+    def _run_in_group(self, readers: Readers, errands: Errands) -> None:
         """Make steps together with others until there are no more."""
         life, spec = self._life, self._spec
         feeder, batch = self._main()
@@ -125,7 +129,7 @@ class Assembly:
 
         stream = self._stream(load, far_ahead=False)
         source = ValuesInModel(self._definition)
-        handlers, _ = self._handlers(source, errands, sample)
+        handlers, _ = self._handlers(source, errands)
         maker = GroupMaker(life, spec, self._definition, self._state)
         loop = maker.loop(
             Surroundings(batch, feeder, stream, loader.load, handlers, self._shows())
@@ -170,18 +174,33 @@ class Assembly:
             far_ahead=far_ahead,
         )
 
-    def _feeder(self, mode: str, sample: RecordSample) -> Feeder:
+    def _metadata_of_evaluation(
+        self, readers: Readers, sample: RecordSample
+    ) -> Metadata:
+        """Return what is known of the records that evaluations read.
+
+        Files of validation may have their columns in another order than those of
+        training. What takes all of them as one vector takes them in the latter's.
+        """
+        spec = self._spec
+        if spec.type is not JobType.TRAIN or not spec.data.validation:
+            return sample.metadata
+        known = readers.of(DataKind.VALIDATION).metadata
+        order = {VECTOR_ORDER: sample.metadata.column_names}
+        return replace(known, extra={**known.extra, **order})
+
+    def _feeder(self, mode: str, metadata: Metadata) -> Feeder:
         return Feeder(
             self._definition,
             mode=mode,
             batch_size=self._spec.training.batch_size,
-            metadata=sample.metadata,
+            metadata=metadata,
             skip_bad=self._spec.data.on_bad_record is OnBadRecord.SKIP,
         )
 
     def _learn(self, sample: RecordSample) -> None:
         """Create the main feeder and an example batch."""
-        feeder = self._feeder(_MODES[self._spec.type], sample)
+        feeder = self._feeder(_MODES[self._spec.type], sample.metadata)
         batch = next(feeder.batches(sample.records), None)
         if batch is None:
             raise UserCodeError(
@@ -210,9 +229,12 @@ class Assembly:
             JobType.PREDICT: spec.data.prediction,
         }[spec.type]
         predicts = spec.type is JobType.PREDICT
+        # Of an evaluation job there is nothing to stop or to keep: what it measures is
+        # kept already, and the `best` model is another one.
+        trains = spec.type is JobType.TRAIN
         self._life.tell_model_ready(
             ModelInfo(
-                callbacks_json="[]" if predicts else definition.callbacks_json(),
+                callbacks_json=definition.callbacks_json() if trains else "[]",
                 num_parameters=definition.model.count_params(),
                 metric_names=() if predicts else tuple(definition.metrics().names()),
                 order_preserved=self._in_order,
@@ -225,11 +247,10 @@ class Assembly:
         trainer: Trainer,
         stream: TaskStream,
         errands: Errands,
-        sample: RecordSample,
     ) -> WorkerLoop:
         life, definition = self._life, self._definition
         feeder, _ = self._main()
-        handlers, on_rewind = self._handlers(trainer, errands, sample)
+        handlers, on_rewind = self._handlers(trainer, errands)
         if self._spec.type is JobType.PREDICT:
             predictor = self._predictor(trainer, feeder)
             handlers[TaskType.PREDICTION] = self._counted(
@@ -268,7 +289,7 @@ class Assembly:
         )
 
     def _handlers(
-        self, trainer: ModelSource, errands: Errands, sample: RecordSample
+        self, trainer: ModelSource, errands: Errands
     ) -> tuple[dict[int, Handler], Callable[[], None]]:
         """Return what does the tasks beside training, and what a rewind calls."""
         life, spec, definition = self._life, self._spec, self._definition
@@ -281,7 +302,7 @@ class Assembly:
         if spec.type is not JobType.PREDICT:
             evaluator = Evaluator(
                 definition,
-                self._feeder("evaluation", sample),
+                self._feeder("evaluation", self._evaluated),
                 trainer=trainer,
                 borrowed=borrowed,
                 progress=life.progress,

@@ -147,3 +147,35 @@ def test_the_best_model_is_the_one_that_was_measured(
     for evaluation in report.evaluations:
         value = BEST - first - evaluation.version
         assert evaluation.metrics["away"] == pytest.approx(abs(value), abs=1e-3)
+
+
+def test_an_evaluation_job_leaves_the_best_model_of_the_training_job_as_it_is(
+    job, tmp_path
+) -> None:
+    write_data(tmp_path)
+    values = {
+        "strategy": "local",
+        "model": {"definition": "net.model", "files": {"net.py": GROWING}},
+        "data": {
+            "training": str(tmp_path / "train.csv"),
+            "validation": str(tmp_path / "validation.csv"),
+        },
+        "training": {"epochs": 2, "batchSize": 8, "batchesPerTask": 1},
+        "evaluation": {"everySteps": 7},
+        "worker": {"replicas": 1},
+        "export": {"dir": str(tmp_path / "out"), "formats": ["keras"]},
+    }
+    trained = job("best-trained", **values).finish()
+    best = value_of(tmp_path / "out" / "best" / "model.keras")
+    # As `elasticdl evaluate -f` of the same file has it, whose checkpoint is the last.
+    measured = job(
+        "best-measured",
+        verb="evaluate",
+        type="evaluate",
+        checkpoint={"initFrom": trained.checkpoint},
+        **values,
+    ).finish()
+    assert measured.metrics["away"] == pytest.approx(trained.metrics["away"])
+    assert not measured.exports
+    assert value_of(tmp_path / "out" / "best" / "model.keras") == best
+    assert trained.best.metrics["away"] < trained.metrics["away"]

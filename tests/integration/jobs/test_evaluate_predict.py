@@ -16,6 +16,11 @@ def test_trained_model_is_exported_evaluated_and_used_for_prediction(job, digits
         export={"dir": str(digits / "outputs")},
     )
     report = one.finish()
+    # What an earlier job of more records left, and what is nobody's prediction.
+    written = digits / "predicted"
+    written.mkdir()
+    for name in ("part-000099.jsonl", "part-000000.parquet", "notes.jsonl"):
+        (written / name).write_text("{}\n")
     accuracy = report.metrics["accuracy"]
 
     evaluation = job(
@@ -32,6 +37,7 @@ def test_trained_model_is_exported_evaluated_and_used_for_prediction(job, digits
         data={"prediction": "data/digits/test"},
         checkpoint={"initFrom": report.checkpoint},
         predictionFormat="jsonl",
+        predictionOutput="predicted",
         worker={"replicas": 1},
     )
     result = evaluation.finish()
@@ -40,10 +46,11 @@ def test_trained_model_is_exported_evaluated_and_used_for_prediction(job, digits
     done = prediction.finish()
     rows = [
         json.loads(line)
-        for file in sorted((prediction.job_dir.predictions_dir).glob("*.jsonl"))
+        for file in sorted(written.glob("part-*"))
         for line in file.read_text().splitlines()
     ]
     assert len(rows) == done.records == 359
+    assert (written / "notes.jsonl").exists()
 
     paths = {p.rsplit("/", 1)[-1]: p for p in report.exports}
     assert len(paths) == 2
@@ -55,3 +62,49 @@ def test_trained_model_is_exported_evaluated_and_used_for_prediction(job, digits
         next(p for p in report.exports if not p.endswith(".keras"))
     )
     np.testing.assert_allclose(loaded(data), served.serve(data), rtol=1e-4, atol=1e-5)
+
+
+ORDERED = """
+import keras
+import numpy as np
+
+def by_name():
+    inputs = [keras.Input((1,), name=name) for name in ("a", "b")]
+    both = keras.layers.Concatenate()(inputs)
+    return compiled(keras.Model(inputs, keras.layers.Dense(1)(both)))
+
+def as_vector():
+    layers = [keras.Input((2,), name="x"), keras.layers.Dense(1)]
+    return compiled(keras.Sequential(layers))
+
+def compiled(model):
+    model.layers[-1].set_weights([np.array([[1.0], [-1.0]]), np.zeros(1)])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    return model
+"""
+
+
+@pytest.mark.parametrize("form", ["by_name", "as_vector"])
+def test_columns_of_validation_may_have_another_order_than_those_of_training(
+    job, digits, form
+):
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    for name, order in (("training", "ab"), ("validation", "ba")):
+        lines = [",".join([*order, "label"])]
+        for a, b in rows:
+            of = {"a": a, "b": b}
+            lines.append(",".join(repr(float(v)) for v in (*map(of.get, order), a - b)))
+        (digits / f"{name}-{form}.csv").write_text("\n".join(lines))
+    report = job(
+        f"order-{form.replace('_', '-')}",
+        strategy="local",
+        model={"definition": f"order.{form}", "files": {"order.py": ORDERED}},
+        data={
+            "training": f"training-{form}.csv",
+            "validation": f"validation-{form}.csv",
+        },
+        training={"epochs": 1},
+        worker={"replicas": 1},
+    ).finish()
+    # The model subtracts already: what is left is rounding.
+    assert report.metrics["loss"] < 1e-9

@@ -85,8 +85,11 @@ def test_what_keras_cannot_archive_is_left_out_with_a_warning(built, tmp_path, c
     )
     definition = built(text, "net.Net")
     signature = definition.input_signature
+    earlier = tmp_path / "model.keras"
+    earlier.write_text("of an earlier job")
     paths = export_model(definition.model, tmp_path, BOTH, input_signature=signature)
     assert [p.name for p in paths] == ["saved_model"]
+    assert not earlier.exists()
     assert "cannot be exported as keras" in caplog.text
     with pytest.raises(UserCodeError, match="get_config"):
         export_model(definition.model, tmp_path, ["keras"])

@@ -439,7 +439,7 @@ class Rig:
                 "shuffle": False,
             },
             "training": {"batch_size": 4, "batches_per_task": 2},
-            "ps": {"replicas": 2},
+            **({} if changes.get("strategy") == "local" else {"ps": {"replicas": 2}}),
             "worker": {
                 "replicas": 2,
                 "grace_seconds": 2.0,

@@ -302,3 +302,15 @@ def test_early_stopping_ends_training_and_the_best_model_is_kept(rig) -> None:
     rig.run(
         story, data__validation="test.csv", training__epochs=100_000, export__dir="out"
     )
+
+
+@pytest.mark.parametrize("interval", ["every_steps", "every_seconds"])
+def test_an_interval_of_evaluations_without_records_for_them_is_told(rig, interval):
+    async def story(rig) -> None:
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert "nothing is evaluated" in report.message
+        assert "data.validation" in report.message
+
+    rig.run(story, **{f"evaluation__{interval}": 3})

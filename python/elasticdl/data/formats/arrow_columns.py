@@ -55,6 +55,17 @@ def feature_type(pa: Any, kind: Any) -> str:
     return _BYTES if _is_bytes(pa, kind) else ""
 
 
+def time_unit(pa: Any, kind: Any) -> str:
+    """Return in what a column of dates, times or durations counts; "" of others."""
+    if is_list(pa, kind) or pa.types.is_dictionary(kind):
+        return time_unit(pa, kind.value_type)
+    if not _is_time(pa, kind):
+        return ""
+    if pa.types.is_date(kind):
+        return "days" if pa.types.is_date32(kind) else "ms"
+    return str(kind.unit)
+
+
 def is_list(pa: Any, kind: Any) -> bool:
     """Return whether a row of the type holds several values."""
     types = pa.types

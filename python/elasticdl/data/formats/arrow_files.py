@@ -92,6 +92,7 @@ class ArrowReader:
             column_dtypes=tuple(types.values()),
             extra={
                 "shapes": {n: arrow_columns.row_shape(pa, kinds[n]) for n in kinds},
+                "units": {n: arrow_columns.time_unit(pa, kinds[n]) for n in kinds},
                 "row_groups": len(sizes),
                 "largest_row_group": int(sizes.max(initial=0)),
             },

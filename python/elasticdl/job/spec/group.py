@@ -42,12 +42,12 @@ def _for_a_group_alone(job: JobSpec) -> list[Problem]:
                 "leave it out, or write strategy: allReduce",
             )
         )
-    given = _given(job.all_reduce)
-    if given:
+    of_group = given(job.all_reduce)
+    if of_group:
         problems.append(
             Problem(
                 "allReduce",
-                given,
+                of_group,
                 f"nothing: with strategy `{job.strategy}` workers exchange nothing",
                 "leave it out, or write strategy: allReduce",
             )
@@ -55,7 +55,7 @@ def _for_a_group_alone(job: JobSpec) -> list[Problem]:
     return problems
 
 
-def _given(section: SpecModel) -> str:
+def given(section: SpecModel) -> str:
     """Return the names of the fields that were given, as a values file has them."""
     fields = type(section).model_fields
     return ", ".join(
@@ -65,12 +65,12 @@ def _given(section: SpecModel) -> str:
 
 def _of_ps(job: JobSpec) -> list[Problem]:
     problems = []
-    given = _given(job.ps)
-    if given:
+    of_ps = given(job.ps)
+    if of_ps:
         problems.append(
             Problem(
                 "ps",
-                given,
+                of_ps,
                 "nothing: with strategy `allReduce` there are no parameter servers",
                 "leave `ps` out, or write strategy: parameterServer",
             )

@@ -47,6 +47,7 @@ from elasticdl.job.spec.replicas import (
     WorkerSpec,
     names_of_variables,
 )
+from elasticdl.job.spec.strategies import needs_of_local, needs_of_sync
 from elasticdl.job.spec.training import AllReduceSpec, TrainingSpec
 from elasticdl.job.words import DataKind
 
@@ -262,6 +263,7 @@ class ExportSpec(SpecModel):
     dir: str = Field("", description="Folder for the exported model; empty is none.")
     formats: list[Literal["savedModel", "keras"]] = Field(
         default_factory=_all_formats,
+        min_length=1,
         description="`savedModel` for serving, `keras` for Python.",
     )
 
@@ -328,8 +330,8 @@ class JobSpec(SpecModel):
     )
     prediction_output: str = Field(
         "",
-        description="Prediction: folder for the default processor's files; empty is "
-        "`predictions` in the job's folder.",
+        description="Prediction: folder for the default processor's files, which take "
+        "the place of an earlier run's; empty is `predictions` in the job's folder.",
     )
     prediction_format: Literal["auto", "parquet", "jsonl"] = Field(
         "auto",
@@ -451,31 +453,7 @@ class JobSpec(SpecModel):
         return problems
 
     def _needs_of_strategy(self) -> list[Problem]:
-        return [*self._needs_of_local(), *needs_of_group(self)]
-
-    def _needs_of_local(self) -> list[Problem]:
-        if self.strategy is Strategy.LOCAL and self.worker.replicas != 1:
-            return [
-                Problem(
-                    "worker.replicas",
-                    str(self.worker.replicas),
-                    "1, since strategy `local` runs one worker",
-                    "write 1, or strategy: parameterServer",
-                )
-            ]
-        if self.strategy is Strategy.LOCAL and self.worker.takes_part:
-            least, most = self.worker.bounds
-            return [
-                Problem(
-                    "worker.max",
-                    str(most),
-                    f"no range of workers ({least} to {most}), since strategy `local` "
-                    "runs one worker",
-                    "leave worker.min and worker.max out, or write strategy: "
-                    "parameterServer",
-                )
-            ]
-        return []
+        return [*needs_of_local(self), *needs_of_sync(self), *needs_of_group(self)]
 
     def document(self) -> dict[str, Any]:
         """Return the job as the `job:` tree, without default values."""

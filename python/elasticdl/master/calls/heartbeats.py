@@ -195,7 +195,14 @@ def fall_back(
     if holder.gave_up(directory):
         return  # it has not heard yet what to load instead
     log.error("%s cannot load %s: %s", member.name, directory, reason)
+    meant = holder.origin.dir
     advice = holder.fall_back(member, directory, now=now)
+    if not advice and holder.origin.dir != meant:
+        # What it trains, measures or predicts is of another model than was meant.
+        job.tell(
+            f"{meant} cannot be loaded ({reason}): the job begins with the older "
+            f"{holder.origin.dir} instead"
+        )
     if advice:
         job.end(
             JobState.FAILED,

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 from elasticdl.data.reader import Shard
 from elasticdl.errors import DataError, ElasticDLError, ExitCode
 from elasticdl.job.spec.job import JobType
 from elasticdl.job.tasks import ExportTarget, Task, TaskType
 from elasticdl.job.words import DataKind, JobState
+from elasticdl.master.course.earlier_predictions import remove_earlier
 from elasticdl.master.job_state import Job
 from elasticdl.master.model import evaluation
 from elasticdl.master.model.callbacks import CallbackSet
@@ -33,6 +35,10 @@ FINAL = ExportTarget.FINAL
 NO_EVALUATION = (
     "the model's callbacks do nothing: they look at evaluations, and there are none; "
     "set data.validation"
+)
+NO_RECORDS = (
+    "nothing is evaluated, though job.evaluation asks for it: there are no records for "
+    "it; set data.validation"
 )
 
 
@@ -120,6 +126,9 @@ class Stages:
                 began_with=ledger.plan,
             )
             if plan is not None:
+                begins = ledger.plan is None
+                if begins and job.spec.type is JobType.PREDICT:
+                    self._make_room_for_predictions()
                 ledger.open_plan(plan)
         except ElasticDLError as error:
             job.end(JobState.FAILED, str(error), error.exit_code)
@@ -144,10 +153,29 @@ class Stages:
         ledger.record(facts.JobStateFact(state=job.state, time=now))
         self._parts.signals.work()
 
+    def _make_room_for_predictions(self) -> None:
+        """Remove what an earlier run wrote. Raises DataError."""
+        spec = self._job.spec
+        if not spec.prediction_output:
+            return  # the job's own folder, which is a new one
+        root = Path(spec.data.root)
+        shards = self._parts.data.shards[DataKind.PREDICTION]
+        sources = (root / shard.source for shard in shards)
+        remove_earlier(Path(spec.prediction_output), sources)
+
     def _tell_unused(self, callbacks: CallbackSet, validation: Sequence[Shard]) -> None:
-        if self._job.trains and callbacks.callbacks and not validation:
-            self._job.tell(NO_EVALUATION)
-            log.warning("%s", NO_EVALUATION)
+        job = self._job
+        if not job.trains or validation:
+            return
+        asked = job.spec.evaluation
+        if callbacks.callbacks:
+            what = NO_EVALUATION
+        elif asked.every_steps or asked.every_seconds:
+            what = NO_RECORDS
+        else:
+            return
+        job.tell(what)
+        log.warning("%s", what)
 
     # -- evaluation and the end ---------------------------------------------------
 

@@ -16,7 +16,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from elasticdl.data.reader import Shard, open_reader
+from elasticdl.data.reader import Metadata, Shard, check_units, open_reader
 from elasticdl.errors import DataError
 from elasticdl.job.spec.group import ELASTIC, step_records
 from elasticdl.job.spec.job import DATA_OF_JOB, JobSpec, JobType
@@ -50,6 +50,7 @@ def kinds(spec: JobSpec) -> list[DataKind]:
 def count(spec: JobSpec) -> Shards:
     """Return the shards of each kind of data. Raises DataError. Blocks: files."""
     found: dict[str, tuple[Shard, ...]] = {}
+    first: tuple[str, Metadata] | None = None
     for kind in kinds(spec):
         reader = open_reader(
             spec.data.path_of(kind),
@@ -58,6 +59,9 @@ def count(spec: JobSpec) -> Shards:
             params=spec.data.reader_params,
         )
         found[kind] = tuple(reader.shards())
+        this = (found[kind][0].source, reader.metadata)
+        check_units(first or this, this)
+        first = first or this
     return found
 
 

@@ -27,6 +27,9 @@ from elasticdl.model.feed.columns import ColumnTensors
 from elasticdl.model.user_code import did_you_mean
 
 LABEL_NAMES = ("label", "labels")
+# In a CSV's `Metadata.extra`: columns in the order in which they make a vector, where
+# that is not the file's.
+VECTOR_ORDER = "vector_order"
 
 Parser = Callable[[tf.Tensor], Any]
 
@@ -241,9 +244,16 @@ def _columns(inputs: Sequence[Any], metadata: Metadata, mode: str) -> _Columns:
             f"the CSV has no column `label`, only {names}; add a `feed` to the model "
             "module that makes the labels"
         )
-    rest = [name for name in names if name != label]
+    order = metadata.extra.get(VECTOR_ORDER) or names
+    rest = [name for name in order if name != label]
     wanted = None if mode == PREDICTION else label
     if len(inputs) == 1 and inputs[0].name not in names:
+        missing = [name for name in rest if name not in names]
+        if missing:
+            raise UserCodeError(
+                f"the CSV of validation has no column {', '.join(missing)}, only "
+                f"{names}; expected those of the training data"
+            )
         return _Columns(names, wanted, rest)
     for tensor in inputs:
         _pick(tensor.name, len(inputs), names, "column")

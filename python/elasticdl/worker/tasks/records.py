@@ -45,14 +45,24 @@ class LoadedTask:
         """Whether the records are exactly those of the task's range, in place."""
         return not (self.bad or self.unplanned)
 
+    @property
+    def numbers(self) -> Sequence[int] | None:
+        """The numbers of `records`, before they were permuted; None if not known."""
+        if self.unplanned:
+            return None
+        planned = range(self.task.start, self.task.end)
+        left_out = {one.record for one in self.bad}
+        numbers = [n for n in planned if n not in left_out] if left_out else planned
+        return numbers if len(numbers) == len(self.records) else None
+
     def bad_record(self, index: int, reason: str) -> SkippedRecord:
         """Return one of `records` as a bad one; -1 where its number is not known."""
-        number = -1
-        if self.is_as_planned:
+        number, numbers = -1, self.numbers
+        if numbers is not None:
             place = index
             if self.permuted:
                 place = int(_order(len(self.records), self.task.seed)[index])
-            number = self.task.start + place
+            number = numbers[place]
         return SkippedRecord(self.task.source, number, reason)
 
     def bad_with(self, unfed: Iterable[Unfed]) -> tuple[SkippedRecord, ...]:

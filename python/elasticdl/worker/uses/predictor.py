@@ -135,8 +135,8 @@ class Predictor:
 
     def _numbers(self, loaded: LoadedTask) -> list[int] | None:
         """Return the numbers of the records that were predicted, if they are known."""
-        if not (self._feeder.order_preserved and loaded.is_as_planned):
+        numbers = loaded.numbers
+        if numbers is None or not self._feeder.order_preserved:
             return None
-        unfed = {loaded.task.start + bad.index for bad in self._feeder.bad}
-        numbers = range(loaded.task.start, loaded.task.end)
-        return [number for number in numbers if number not in unfed]
+        unfed = {bad.index for bad in self._feeder.bad}
+        return [n for place, n in enumerate(numbers) if place not in unfed]

@@ -250,6 +250,27 @@ def test_files_of_different_columns_are_told(other, tmp_path):
         reader.shards()
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "units"),
+    [
+        (pa.timestamp("ms"), pa.timestamp("us"), "in ms .*in us "),
+        (pa.timestamp("us", "UTC"), pa.timestamp("ns"), "in us .*in ns "),
+        (pa.date32(), pa.date64(), "in days .*in ms "),
+        (pa.duration("s"), pa.duration("ms"), "in s .*in ms "),
+        (pa.list_(pa.time32("s")), pa.list_(pa.time32("ms")), "in s .*in ms "),
+    ],
+    ids=str,
+)
+def test_times_that_count_in_different_units_are_told(one, other, units, tmp_path):
+    for name, kind in (("a", one), ("b", other)):
+        table = pa.table({"when": pa.array([None], kind), "label": [1]})
+        write(tmp_path / f"{name}.arrow", table, DataFormat.ARROW)
+    with pytest.raises(DataError, match=f"column 'when' is {units}"):
+        open_reader(".", data_root=tmp_path).shards()
+    params = {"columns": ["label"]}
+    assert open_reader(".", data_root=tmp_path, params=params).shards()
+
+
 def test_files_may_have_the_same_columns_in_another_order_and_width(tmp_path):
     write(tmp_path / "a.parquet", TABLE)
     other = TABLE.set_column(1, "label", pa.array(range(10), pa.int16()))

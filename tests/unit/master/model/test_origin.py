@@ -40,6 +40,7 @@ def test_init_from_a_folder_takes_the_next_older_checkpoint_for_a_damaged_one(
             assert master.job.parts.holder.origin.dir == older
         assert report.status is JobState.SUCCEEDED
         assert report.records == 64
+        assert f"begins with the older {older}" in report.message
         assert older in rig.world.loaded
         assert Path(damaged).is_dir()  # it is another job's: nothing moves it
         assert audit(rig.job_dir.journal_dir).ok
@@ -81,6 +82,8 @@ def test_evaluate_and_predict_take_the_next_older_checkpoint_for_a_damaged_one(
             assert master.job.version == 5
         assert report.status is JobState.SUCCEEDED
         assert {directory for _, directory, _ in rig.world.restored} == {older}
+        # Else figures and predictions passed for those of the newest model.
+        assert f"{damaged} cannot be loaded" in report.message
 
     older = checkpoint_of(rig.root / "old", 5)
     damaged = checkpoint_of(rig.root / "old", 9)

@@ -1,9 +1,18 @@
 """From the specification to shards, with and without preparation."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.errors import DataError
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.master.tasks.data_plan import DataStage, SearchStage, kinds, plan_of
+from elasticdl.master.tasks.data_plan import (
+    DataStage,
+    SearchStage,
+    count,
+    kinds,
+    plan_of,
+)
 
 FOUND = {"training": (Shard("a", 0, 10),)}
 
@@ -119,3 +128,13 @@ def test_an_evaluation_is_no_plan() -> None:
         type="evaluate", data={"validation": "v"}, checkpoint={"initFrom": "c"}
     )
     assert plan_of(evaluate, {}, max_steps=0) is None
+
+
+def test_validation_in_another_unit_of_time_than_training_is_told(tmp_path) -> None:
+    for name, unit in (("t", "ms"), ("v", "us"), ("w", "ms")):
+        table = pa.table({"when": pa.array([10**15], pa.timestamp(unit))})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    data = {"root": str(tmp_path), "training": "t.parquet"}
+    with pytest.raises(DataError, match=r"in ms in t\.parquet, in us in v\.parquet"):
+        count(spec(data={**data, "validation": "v.parquet"}))
+    assert len(count(spec(data={**data, "validation": "w.parquet"}))) == 2
