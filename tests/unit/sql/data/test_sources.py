@@ -78,6 +78,19 @@ def test_an_open_transaction_is_told_in_a_sentence(source: Source) -> None:
     assert source.execute("SELECT 1 AS x", most_rows=1).rows == ((1,),)
 
 
+@pytest.mark.parametrize("order", ["", " ORDER BY a"])
+def test_a_value_that_the_engine_cannot_convert_is_told(
+    source: Source, order: str
+) -> None:
+    """That the transaction had ended was told instead."""
+    select = f"SELECT CAST(i || ',5' AS DOUBLE) AS a FROM range(9) t(i){order}"
+    with (
+        pytest.raises(DataError, match="the query failed: .* '[0-9],5' to DOUBLE"),
+        source.rows(select) as rows,
+    ):
+        assert rows.preview
+
+
 def test_a_name_of_the_programs_own_is_no_table(source: Source) -> None:
     with (
         pytest.raises(DataError, match="Table with name types does not exist"),
