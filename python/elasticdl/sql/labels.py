@@ -132,7 +132,7 @@ def _head(model: ModelKind | None, derived: Head, num_distinct: int) -> Head:
 def _does_not_fit(
     column: Column, model: ModelKind | None, distinct: Sequence[Any]
 ) -> str:
-    """Return why a label is none for a model, or for one that it is to choose; or ""."""
+    """Return why a label is none for a model, or for one that it chooses; or ""."""
     if model is None:
         return _numbers_as_text(column, distinct)
     if model.classifies is None:
