@@ -423,30 +423,6 @@ def test_an_answer_that_is_no_number_is_null_and_told(
     source.close()
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_a_column_counts_that_decides_how_probable_a_seldom_class_is(
-    session: Session, tmp_path: Path, several: bool
-) -> None:
-    """All columns had 0 where no probability is above a half."""
-    text = (
-        "SELECT CAST(i % 10 = 0 AS INTEGER) AS x, i % 7 AS z, "
-        "CAST(i % 20 = 0 AS INTEGER) AS y FROM range(200) t(i) TO EXPLAIN m"
-    )
-    statement, about = read(text), _about("x", "z")
-    assert explain.prepare(session, statement, about, tmp_path) == 200
-    rows = pq.read_table(tmp_path / "exchanged.parquet").to_pylist()
-    chances = [0.45 if row["x"] else 0.01 for row in rows]
-    answers = [[1 - one, one] for one in chances] if several else chances
-    table = pa.table({"record": range(len(rows)), "prediction": answers})
-    (tmp_path / "outputs").mkdir()
-    pq.write_table(table, tmp_path / "outputs" / "part-0.parquet")
-    (bars,) = explain.finish(session, statement, about, tmp_path, {})
-    assert isinstance(bars, Bars)
-    found = dict(bars.values)
-    assert found["x"] > 0.02
-    assert found["z"] == 0
-
-
 @pytest.mark.parametrize("using", ["PermutationImportance", "IntegratedGradients"])
 def test_explain_looks_at_as_many_rows_as_the_statement_says(
     session: Session, tmp_path: Path, using: str
