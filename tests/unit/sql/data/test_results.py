@@ -22,8 +22,8 @@ from elasticdl.sql.plan import (
     Stored,
 )
 from elasticdl.sql.registry import Description
-from elasticdl.sql.running import explain
-from elasticdl.sql.running.session import Bars, Session
+from elasticdl.sql.running import evaluate, explain
+from elasticdl.sql.running.session import Bars, Session, Table
 
 from tests.unit.sql.ready import read
 
@@ -97,3 +97,22 @@ def test_a_column_counts_that_decides_how_probable_a_seldom_class_is(
     found = dict(bars.values)
     assert found["x"] > 0.02
     assert found["z"] == 0
+
+
+@pytest.mark.parametrize(("label", "auc"), [("1", None), ("i % 2", 0.0)])
+def test_rows_of_one_class_have_no_auc(
+    session: Session, tmp_path: Path, label: str, auc: float | None
+) -> None:
+    """It was told as 0, that of a model which is always wrong."""
+    select = f"SELECT i AS x, {label} AS y FROM range(9) t(i)"
+    statement = read(f"{select} TO EVALUATE m INTO figures")
+    plans = (ColumnPlan("x", "x", Stored.FLOAT),)
+    label_of = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
+    about = Description(plans, label_of, Schema(()), "DNNClassifier")
+    assert evaluate.prepare(session, statement, about, tmp_path) == 9
+    figures = {"auc": 0.0, "loss": 0.5}
+    (table,) = evaluate.finish(session, statement, about, tmp_path, figures)
+    assert isinstance(table, Table)
+    assert table.rows == (("rows", 9.0), ("auc", auc), ("loss", 0.5))
+    found = session.source.execute("SELECT value FROM figures", most_rows=9).rows
+    assert found == ((9.0,), (auc,), (0.5,))
