@@ -195,7 +195,7 @@ def test_the_lines_of_the_readme_run_as_they_stand(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "income_model@1" in done.stdout
-    assert "accuracy lost" in done.stdout
+    assert "probability of the right class lost" in done.stdout
 
 
 _PREPARE = """

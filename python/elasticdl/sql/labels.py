@@ -6,6 +6,7 @@ Owns what is wrong with a label. Called by `sql.planning`. Pure.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ from elasticdl.sql.models import ModelKind
 from elasticdl.sql.plan import Column, Head, Kind, LabelPlan, Preview, in_sql
 from elasticdl.sql.problems import Problem
 from elasticdl.sql.statements import Evaluate, Position, Train
+
+_LIKE_A_NUMBER = re.compile(r"[-+]?\d[\d.,' ]*")
 
 
 @dataclass
@@ -63,16 +66,12 @@ class LabelReader:
             )
             self.problems.append(Problem(at, message))
             return None
-        head = derive.head_of(column, self.preview)
         distinct = derive.distinct_values(column, self.preview)
-        if model is not None and model.classifies is not None:
-            wrong = _does_not_fit(column, model, distinct)
-            if wrong:
-                self.problems.append(Problem(at, wrong))
-                return None
-            head = Head.NUMBER if not model.classifies else head
-            if model.classifies and head is Head.NUMBER:
-                head = Head.BINARY if len(distinct) <= 2 else Head.CLASSES
+        wrong = _does_not_fit(column, model, distinct)
+        if wrong:
+            self.problems.append(Problem(at, wrong))
+            return None
+        head = _head(model, derive.head_of(column, self.preview), len(distinct))
         if head is Head.NUMBER:
             return LabelPlan(column.name, column.kind, head)
         if len(distinct) < 2 and self.preview.complete:
@@ -103,8 +102,41 @@ def at_attribute(statement: Train | Evaluate, *keys: str) -> Position:
     return statement.at
 
 
-def _does_not_fit(column: Column, model: ModelKind, distinct: Sequence[object]) -> str:
-    """Return why a label is none for a model of a name, or ""."""
+def _numbers_as_text(column: Column, distinct: Sequence[Any]) -> str:
+    """Return what to ask where amounts are text, as `12,5` of a CSV file is, or ""."""
+    if column.kind is not Kind.TEXT:
+        return ""
+    numbers = [one for one in distinct if _LIKE_A_NUMBER.fullmatch(one.strip())]
+    if len(numbers) <= derive.MOST_CLASSES:
+        return ""
+    name = in_sql(column.name)
+    return (
+        f"`{column.name}` is text with {len(numbers):,} different values that look "
+        f"like numbers, as '{numbers[-1]}'; say whether they are amounts or classes: "
+        f"CAST(replace({name}, ',', '.') AS DOUBLE) in the SELECT, or TO TRAIN "
+        "DNNClassifier behind it"
+    )
+
+
+def _head(model: ModelKind | None, derived: Head, num_distinct: int) -> Head:
+    """Return what a model predicts, of a label whose type says something itself."""
+    if model is None or model.classifies is None:
+        return derived
+    if not model.classifies:
+        return Head.NUMBER
+    if derived is Head.NUMBER:
+        return Head.BINARY if num_distinct <= 2 else Head.CLASSES
+    return derived
+
+
+def _does_not_fit(
+    column: Column, model: ModelKind | None, distinct: Sequence[Any]
+) -> str:
+    """Return why a label is none for a model, or for one that it chooses; or ""."""
+    if model is None:
+        return _numbers_as_text(column, distinct)
+    if model.classifies is None:
+        return ""
     if not model.classifies and column.kind is Kind.TEXT:
         other = model.name.replace("Regressor", "Classifier")
         return f"`{column.name}` is text, {model.name} learns numbers; use {other}"

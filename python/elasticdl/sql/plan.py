@@ -35,9 +35,17 @@ def is_line(text: str) -> bool:
     return not text or text.splitlines() == [text]
 
 
+# Names that no engine takes without quotes, of those that a column is likely to have.
+_RESERVED = re.compile(
+    "all|and|any|as|asc|case|check|column|default|desc|distinct|do|else|end|for|from"
+    "|group|having|in|into|like|limit|not|null|offset|on|or|order|select|table|then|to"
+    "|union|unique|user|using|when|where|with"
+)
+
+
 def in_sql(name: str) -> str:
     """Return a column's name as a message writes it into SQL: in quotes if it must."""
-    if re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+    if re.fullmatch(r"[a-z_][a-z0-9_]*", name) and not _RESERVED.fullmatch(name):
         return name
     doubled = name.replace('"', '""')
     return f'"{doubled}"'

@@ -16,14 +16,17 @@ from elasticdl.sql import signatures
 from elasticdl.sql.attributes import FAMILIES
 from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.data.stopping import Terminated
+from elasticdl.sql.language import cut
 from elasticdl.sql.models import MODELS, SYNONYMS
+from elasticdl.sql.problems import StatementError
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.running.statements import read, run_one
 
 _HISTORY = "~/.elasticdl/sql_history"
 _LEAVE = ("exit", "quit", "\\q")
 _HELP = (
-    "A statement ends with ; or an empty line. exit or Ctrl-D leaves.",
+    "A statement ends with ; and, unless it changes tables, with an empty line.",
+    "Ctrl-C drops what was begun, exit or Ctrl-D leaves.",
     "  SELECT * FROM 'x.csv' LABEL y INTO m;                a model, all else chosen",
     "  SELECT ... TO TRAIN DNNClassifier WITH train.epoch = 5 COLUMN * LABEL y INTO m;",
     "  SELECT ... TO PREDICT [table] USING m;               to the screen, or a table",
@@ -91,11 +94,20 @@ def run_text(session: Session, text: str) -> Iterator[Answer]:
         yield Told(("stopped",))
 
 
-def complete(text: str) -> bool:
-    """Whether Enter behind this text runs it."""
-    plain = text.strip()
-    ended = plain.endswith(";") or not plain or text.endswith("\n")
-    return ended or plain.lower() in (*_LEAVE, "help")
+def complete(text: str, engine: str) -> bool:
+    """Whether Enter behind this text runs it.
+
+    An empty line ends nothing that may change tables: `DELETE FROM t` would be run
+    without the WHERE that comes behind it.
+    """
+    if text.strip().lower() in (*_LEAVE, "help", "\\h", "?"):
+        return True
+    is_empty_line = text.endswith("\n")
+    try:
+        rest = cut.begun(text, engine)
+    except StatementError:  # A quote or comment is open; who forgot its end is told.
+        return is_empty_line
+    return not rest or (is_empty_line and not cut.changes(rest))
 
 
 def suggestions(word: str, models: Iterable[str]) -> list[str]:
@@ -131,7 +143,7 @@ def _asking(session: Session, history: Path, io: dict[str, Any]) -> Any:
     @keys.add("enter")
     def _(event: Any) -> None:
         buffer = event.current_buffer
-        if complete(buffer.text):
+        if complete(buffer.text, session.source.engine):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")

@@ -303,11 +303,13 @@ def test_rows_are_not_ordered_by_the_texts_of_an_enum() -> None:
 def test_what_a_message_writes_for_the_user_is_sql_of_every_engine() -> None:
     """Names with blanks went without quotes, and MySQL has no EXTRACT(DOW)."""
     column = Column('Day of "it"', Kind.TIME, stated="DATETIME")
-    schema = Schema((*tables.SCHEMA.columns, column, Column("a b", Kind.TEXT)))
-    values = {"a b": (None, *tables.VALUES["income"][1:])}
-    told, label = _told('SELECT * FROM t LABEL "a b" INTO m', schema=schema, **values)
-    assert 'EXTRACT(MONTH FROM "Day of ""it""") AS "Day_of__it_month"' in told
-    assert 'WHERE "a b" IS NOT NULL' in label
+    for name in ("a b", "group"):
+        schema = Schema((*tables.SCHEMA.columns, column, Column(name, Kind.TEXT)))
+        values = {name: (None, *tables.VALUES["income"][1:])}
+        sql = f'SELECT * FROM t LABEL "{name}" INTO m'
+        told, label = _told(sql, schema=schema, **values)
+        assert 'EXTRACT(MONTH FROM "Day of ""it""") AS "Day_of__it_month"' in told
+        assert f'WHERE "{name}" IS NOT NULL' in label
 
 
 def test_a_label_of_one_value_is_refused() -> None:

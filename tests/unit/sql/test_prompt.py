@@ -61,6 +61,56 @@ def test_an_empty_line_ends_a_statement_too(tmp_path: Path) -> None:
     assert isinstance(answer, Table)
 
 
+_TWO_ROWS = "CREATE TABLE t AS SELECT * FROM range(2) AS r(i);\r"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "DELETE FROM t -- all but the first;\rWHERE i > 0;\r",
+        "DELETE FROM t /* all but the first;\r */ WHERE i > 0;\r",
+        "DELETE FROM t\r\rWHERE i > 0;\r",
+        "WITH x AS (SELECT 0 AS a)\r\rDELETE FROM t\r\rWHERE i > 0;\r",
+    ],
+)
+def test_no_table_is_changed_by_a_statement_that_is_half_typed(
+    typed: str, tmp_path: Path
+) -> None:
+    """All rows were deleted, and the WHERE behind was a mistake of its own."""
+    *_, answer = _asked(tmp_path, f"{_TWO_ROWS}{typed}SELECT i FROM t;\rexit\r")
+    assert isinstance(answer, Table)
+    assert answer.rows == ((0,),)
+
+
+def test_a_semicolon_in_a_text_ends_no_line(tmp_path: Path) -> None:
+    typed = "SELECT 'a;\rb' AS a; -- one\rexit\r"
+    (answer,) = _asked(tmp_path, typed)
+    assert isinstance(answer, Table)
+    assert answer.rows == (("a;\nb",),)
+
+
+def test_a_text_without_end_is_told_at_an_empty_line(tmp_path: Path) -> None:
+    (answer,) = _asked(tmp_path, "SELECT * FROM 'a.csv;\r\rexit\r")
+    assert isinstance(answer, Told)
+    assert "the quote that opens here has no end" in answer.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "ended"),
+    [
+        ("CREATE TRIGGER x AFTER INSERT ON t BEGIN\n  DELETE FROM a;", False),
+        ("CREATE TRIGGER x AFTER INSERT ON t BEGIN\n  DELETE FROM a;\nEND;", True),
+        ("BEGIN;", True),
+        ("DROP MODEL m\n", False),
+        ("SHOW MODELS\n", True),
+        ("-- a remark", True),
+        ("?", True),
+    ],
+)
+def test_where_enter_runs_what_was_typed(text: str, ended: bool) -> None:
+    assert prompt.complete(text, "sqlite") is ended
+
+
 def test_a_mistake_is_an_answer_and_the_prompt_goes_on(tmp_path: Path) -> None:
     wrong, right = _asked(tmp_path, "SELECT 1 TO TRAIN;\rSELECT 2 AS b;\rexit\r")
     assert isinstance(wrong, Told)

@@ -107,6 +107,18 @@ def test_a_join_that_gives_some_rows_often_hides_none_that_it_leaves_out(
     assert len(rows_of(session, "SELECT * FROM people")) == 10
 
 
+@pytest.mark.parametrize("column", ["y", "Y", "x"])
+def test_a_prediction_takes_no_place_of_what_the_model_learned_from(
+    session: Session, tmp_path: Path, column: str
+) -> None:
+    """`TO PREDICT people.y` put guesses in the place of the true values."""
+    text = f"SELECT * FROM people TO PREDICT people.{column} USING m"
+    with pytest.raises(DataError, match=f"people would lose its `{column.lower()}`: "):
+        prepared(session, text, tmp_path / "w")
+    text = f"SELECT * FROM people TO PREDICT guesses.{column} USING m"
+    finished(session, prepared(session, text, tmp_path / "v"), tmp_path / "v", 10)
+
+
 def test_a_second_prediction_takes_the_place_of_the_first_with_its_probability(
     session: Session, tmp_path: Path
 ) -> None:

@@ -135,7 +135,7 @@ class Embedded:
                 streams = _streams(self.connection, select)
                 yield EmbeddedRows(relation, self.connection, streams)
         except duckdb.Error as error:
-            raise failed(error, doing="the query failed") from error
+            raise failed(_first(error), doing="the query failed") from error
         finally:
             self.connection.rollback()
 
@@ -324,6 +324,14 @@ class EmbeddedRows:
         ((width,),) = found.fetchall()
         fitting = int(_GROUP_BYTES / max(width, 1.0)) // _FEWEST_ROWS * _FEWEST_ROWS
         return max(_FEWEST_ROWS, min(_STAGED_ROWS, fitting))
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return what ended a transaction, where the last that is told is that it ended."""
+    duckdb = import_duckdb()
+    before = error.__context__
+    told = isinstance(error, duckdb.TransactionException)
+    return before if told and isinstance(before, duckdb.Error) else error
 
 
 def _streams(connection: Any, select: str) -> bool:

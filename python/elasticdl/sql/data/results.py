@@ -121,13 +121,19 @@ def _check(connection: Any, files: str, num_rows: int) -> None:
 class Said:
     """A model's answer of a row `p` in SQL: if it is one, which class, how probable.
 
-    Of a label that is a number `value` is that number.
+    Of a label that is a number `value` is that number. `every` is the list of all
+    classes' probabilities.
     """
 
     known: str
     value: str = ""
     place: str = ""
     chance: str = ""
+    every: str = ""
+
+    def chance_of(self, label: str) -> str:
+        """Return the probability of a class, which is its place from 0."""
+        return f"{self.every}[CAST({label} AS BIGINT) + 1]"
 
 
 def said(connection: Any, files: str, label: LabelPlan) -> Said:
@@ -153,7 +159,7 @@ def said(connection: Any, files: str, label: LabelPlan) -> Said:
             f"list_position({number}, {most})",
             most,
         )
-        least = f"list_min({number})"
+        least, every = f"list_min({number})", number
     else:
         if label.head is not Head.BINARY:
             _refuse_count(connection, files, f"[{number}]", len(label.classes))
@@ -161,6 +167,7 @@ def said(connection: Any, files: str, label: LabelPlan) -> Said:
         place = f"CASE WHEN {number} >= 0.5 THEN 2 ELSE 1 END"
         chance = f"greatest({number}, 1 - {number})"
         least = most = number
+        every = f"[1 - {number}, {number}]"
     low, high = connection.execute(
         f"SELECT min({least}), max({most}) FROM read_parquet({files}) AS p "
         f"WHERE {known}"
@@ -171,7 +178,7 @@ def said(connection: Any, files: str, label: LabelPlan) -> Said:
             "probabilities: its output ends in a sigmoid of two classes, in a softmax "
             "of more"
         )
-    return Said(known, place=place, chance=chance)
+    return Said(known, place=place, chance=chance, every=every)
 
 
 def _refuse_count(connection: Any, files: str, numbers: str, wanted: int) -> None:

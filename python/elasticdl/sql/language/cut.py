@@ -27,6 +27,8 @@ _ENGINE = re.compile(
     "|RELEASE|RENAME|REPLACE|RESET|REVOKE|ROLLBACK|SAVEPOINT|SET|SHOW|START|SUMMARIZE"
     "|TRUNCATE|UNLOCK|UPDATE|USE|VACUUM"
 )
+_ASKING = ("DESC", "DESCRIBE", "EXPLAIN", "SHOW", "SUMMARIZE")
+_CHANGING = ("DELETE", "INSERT", "MERGE", "UPDATE")
 _BODIES = ("TRIGGER", "PROCEDURE", "FUNCTION", "EVENT")
 _BLOCKS = ("IF", "LOOP", "WHILE", "REPEAT", "CASE", "FOR")  # Ended by END IF, ...
 _OPEN, _CLOSE = "([{", ")]}"
@@ -80,8 +82,25 @@ def sqlglot_dialect(engine: str) -> str:
 
 def cut(text: str, engine: str) -> list[Cut]:
     """Return the statements of a text, in order, without empty ones."""
-    pieces = _joined(list(_statements(tokenize(text, engine))))
+    ended, rest = _statements(tokenize(text, engine))
+    pieces = _joined([*ended, rest] if rest else ended)
     return [_cut_one(tokens) for tokens in pieces]
+
+
+def begun(text: str, engine: str) -> list[Token]:
+    """Return the tokens of a statement that no semicolon ends yet.
+
+    One in a quote, a comment or the body of a trigger is none of its end.
+    """
+    return _statements(tokenize(text, engine))[1]
+
+
+def changes(tokens: list[Token]) -> bool:
+    """Whether a statement may be one that changes the engine's tables."""
+    first = tokens[0].word
+    if _ENGINE.fullmatch(first) and first not in _ASKING:
+        return True
+    return any(token.word in _CHANGING for token in tokens)  # as in WITH x AS (...)
 
 
 def tokenize(text: str, engine: str) -> list[Token]:
@@ -125,21 +144,24 @@ def _unfinished(text: str, error: Any) -> Problem:
     )
 
 
-def _statements(tokens: list[Token]) -> Iterator[list[Token]]:
-    """Cut at semicolons; those in the body of a trigger or routine do not end it."""
+def _statements(tokens: list[Token]) -> tuple[list[list[Token]], list[Token]]:
+    """Cut at semicolons; return statements that one ends, and what is behind them.
+
+    Those in the body of a trigger or routine do not end it.
+    """
+    ended: list[list[Token]] = []
     now: list[Token] = []
     depth = 0  # of BEGIN in a body
     for token in tokens:
         if token.word == ";" and not depth:
             if now:
-                yield now
+                ended.append(now)
             now = []
             continue
         now.append(token)
         if now[0].word in ("CREATE", "BEGIN"):
             depth = _depth_of_body(now, depth)
-    if now:
-        yield now
+    return ended, now
 
 
 def _joined(pieces: list[list[Token]]) -> list[list[Token]]:

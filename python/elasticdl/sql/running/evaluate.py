@@ -12,14 +12,18 @@ from pathlib import Path
 from elasticdl.errors import JobError, SpecError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.sql import planning
-from elasticdl.sql.data import shards
+from elasticdl.sql.data import embedded, shards
+from elasticdl.sql.data.source import file_literal
 from elasticdl.sql.metrics import misfit
+from elasticdl.sql.plan import LABEL_FEATURE
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.predict import check_place, put, refuse_loss
 from elasticdl.sql.running.session import Answer, Session, Table
 from elasticdl.sql.running.staging import stage, staged_in
 from elasticdl.sql.statements import Evaluate, Explain
 from elasticdl.sql.writing import beside
+
+_AUC = "auc"
 
 
 def prepare(
@@ -81,16 +85,33 @@ def finish(
     metrics: Mapping[str, float],
 ) -> list[Answer]:
     """Return the job's metrics as a table, which is also written where INTO says."""
-    del about
     if not metrics:
         raise JobError("the job ended without metrics; expected those of the model")
     number = float(staged_in(folder).num_rows)
-    table = Table(("metric", "value"), (("rows", number), *sorted(metrics.items())))
+    figures: dict[str, float | None] = dict(metrics)
+    if _AUC in figures and _has_one_class(folder):
+        # Keras says 0, as of the worst model.
+        figures[_AUC] = None
+        session.say(
+            f"{_AUC} is NULL: all rows are of one class of `{about.label.column}`, and "
+            "it is about two"
+        )
+    table = Table(("metric", "value"), (("rows", number), *sorted(figures.items())))
     if statement.into is not None:
         path = folder / "metrics.parquet"
         write_table(path, table)
         put(session, statement.into.text, path)
     return [table]
+
+
+def _has_one_class(folder: Path) -> bool:
+    rows = file_literal(folder / "shards" / "rows", "*.parquet")
+    with embedded.working(folder) as connection:
+        (least, most) = connection.execute(
+            f"SELECT min({LABEL_FEATURE}), max({LABEL_FEATURE}) FROM "
+            f"read_parquet({rows})"
+        ).fetchone()
+    return bool(least == most)
 
 
 def write_table(path: Path, table: Table) -> None:

@@ -63,8 +63,10 @@ def finish(
     number = embedded.count_rows(rows) // (len(about.columns) + 1)
     values = _importances(rows, folder / "outputs", about, number, label)
     write_importance(session, statement, folder, values)
-    what = "mean error" if label.head is Head.NUMBER else "accuracy"
-    title = f"{what} lost when a column's values are exchanged ({number:,} rows)"
+    what = "mean error gained"
+    if label.head is not Head.NUMBER:
+        what = "probability of the right class lost"
+    title = f"{what} when a column's values are exchanged ({number:,} rows)"
     return [Bars(title, values)]
 
 
@@ -140,14 +142,19 @@ def _exchange(labelled: Path, out: Path, about: Description, of: Chosen) -> int:
 def _importances(
     rows: Path, outputs: Path, about: Description, number: int, label: LabelPlan
 ) -> tuple[tuple[str, float], ...]:
-    """Return each column's loss of accuracy, or gain of error; the largest first."""
+    """Return what each column's exchange takes from the answers; the largest first.
+
+    Of classes that is the probability of the right one. Where one of them is seldom, no
+    answer is it whatever the columns are: accuracy would tell that none counts.
+    """
     files = file_literal(outputs, "part-*.parquet")
     with embedded.working(rows.parent) as connection:
         said = results.said(connection, files, label)
         if label.head is Head.NUMBER:
             good = f"-avg(abs({said.value} - r.{LABEL_FEATURE}))"
         else:
-            good = f"avg(CAST({said.place} - 1 = r.{LABEL_FEATURE} AS INTEGER))"
+            right = said.chance_of(f"r.{LABEL_FEATURE}")
+            good = f"avg(CASE WHEN {said.known} THEN {right} ELSE 0 END)"
         found = dict(
             connection.execute(
                 f"SELECT r.{_PART}, {good} FROM read_parquet({file_literal(rows)}) r "

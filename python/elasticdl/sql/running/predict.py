@@ -39,7 +39,7 @@ def prepare(
     _refuse_schema(session, statement)
     staged = stage(session, statement.select, about, folder, kept=True)
     if staged.num_rows:
-        _refuse_loss(session, statement, staged)
+        _refuse_loss(session, statement, about, staged)
         rows = folder / "shards" / "rows.parquet"
         shards.write_prediction(staged, rows, columns=about.columns)
     return staged.num_rows
@@ -98,7 +98,7 @@ def finish(
     table = statement.table.text
     try:
         # Others may have put rows there while the job ran.
-        _refuse_loss(session, statement, staged)
+        _refuse_loss(session, statement, about, staged)
         number = put(session, table, out, staged.schema)
     except (DataError, SpecError, OSError) as error:
         # A job of hours made them.
@@ -138,9 +138,15 @@ def _names(statement: Predict, staged: Staged) -> Names:
     return results.names_beside(staged.schema.names, column)
 
 
-def _refuse_loss(session: Session, statement: Predict, staged: Staged) -> None:
+def _refuse_loss(
+    session: Session, statement: Predict, about: Description, staged: Staged
+) -> None:
     names = _names(statement, staged)
     made = (*staged.schema.names, names.prediction, names.probability)
+    # `TO PREDICT t.y` may have been meant as the y of t, which is learned from.
+    learned = {about.label.column, *(one.column for one in about.columns)}
+    if names.prediction.lower() in {name.lower() for name in learned}:
+        made = tuple(one for one in made if one.lower() != names.prediction.lower())
     refuse_loss(session, statement.select, statement.table, made, staged.num_rows)
 
 
@@ -179,7 +185,8 @@ def refuse_loss(
     if lost:
         raise DataError(
             f"{table.text} would lose {' and '.join(lost)}: what is written takes its "
-            "place, and has none of them; name another table, or have all in the SELECT"
+            "place, and has none of them; name another table or column, or have all in "
+            "the SELECT"
         )
 
 

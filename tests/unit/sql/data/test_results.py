@@ -12,7 +12,20 @@ from elasticdl.errors import DataError
 from elasticdl.sql.data import results
 from elasticdl.sql.data.results import Names
 from elasticdl.sql.data.shards import Staged
-from elasticdl.sql.plan import Column, Head, Kind, LabelPlan, Schema
+from elasticdl.sql.plan import (
+    Column,
+    ColumnPlan,
+    Head,
+    Kind,
+    LabelPlan,
+    Schema,
+    Stored,
+)
+from elasticdl.sql.registry import Description
+from elasticdl.sql.running import evaluate, explain
+from elasticdl.sql.running.session import Bars, Session, Table
+
+from tests.unit.sql.ready import read
 
 _TWO = LabelPlan("y", Kind.TEXT, Head.BINARY, 2, ("no", "yes"))
 _THREE = LabelPlan("y", Kind.TEXT, Head.CLASSES, 3, ("a", "b", "c"))
@@ -57,3 +70,49 @@ def test_answers_of_another_number_than_there_are_classes_are_told(
     with pytest.raises(DataError, match="several numbers a row, expected one"):
         _joined([[0.5, 0.5]], _NUMBER, tmp_path)
     assert _joined([2.5], _NUMBER, tmp_path) == [(2.5,)]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_column_counts_that_decides_how_probable_a_seldom_class_is(
+    session: Session, tmp_path: Path, several: bool
+) -> None:
+    """All columns had 0 where no probability is above a half."""
+    text = (
+        "SELECT CAST(i % 10 = 0 AS INTEGER) AS x, i % 7 AS z, "
+        "CAST(i % 20 = 0 AS INTEGER) AS y FROM range(200) t(i) TO EXPLAIN m"
+    )
+    statement = read(text)
+    plans = tuple(ColumnPlan(one, one, Stored.FLOAT) for one in "xz")
+    label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
+    about = Description(plans, label, Schema(()), "DNNClassifier")
+    assert explain.prepare(session, statement, about, tmp_path) == 200
+    rows = pq.read_table(tmp_path / "exchanged.parquet").to_pylist()
+    chances = [0.45 if row["x"] else 0.01 for row in rows]
+    answers = [[1 - one, one] for one in chances] if several else chances
+    table = pa.table({"record": range(len(rows)), "prediction": answers})
+    (tmp_path / "outputs").mkdir()
+    pq.write_table(table, tmp_path / "outputs" / "part-0.parquet")
+    (bars,) = explain.finish(session, statement, about, tmp_path, {})
+    assert isinstance(bars, Bars)
+    found = dict(bars.values)
+    assert found["x"] > 0.02
+    assert found["z"] == 0
+
+
+@pytest.mark.parametrize(("label", "auc"), [("1", None), ("i % 2", 0.0)])
+def test_rows_of_one_class_have_no_auc(
+    session: Session, tmp_path: Path, label: str, auc: float | None
+) -> None:
+    """It was told as 0, that of a model which is always wrong."""
+    select = f"SELECT i AS x, {label} AS y FROM range(9) t(i)"
+    statement = read(f"{select} TO EVALUATE m INTO figures")
+    plans = (ColumnPlan("x", "x", Stored.FLOAT),)
+    label_of = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
+    about = Description(plans, label_of, Schema(()), "DNNClassifier")
+    assert evaluate.prepare(session, statement, about, tmp_path) == 9
+    figures = {"auc": 0.0, "loss": 0.5}
+    (table,) = evaluate.finish(session, statement, about, tmp_path, figures)
+    assert isinstance(table, Table)
+    assert table.rows == (("rows", 9.0), ("auc", auc), ("loss", 0.5))
+    found = session.source.execute("SELECT value FROM figures", most_rows=9).rows
+    assert found == ((9.0,), (auc,), (0.5,))

@@ -70,12 +70,39 @@ def test_numbers_among_text_are_classes_of_text(tmp_path: Path) -> None:
     assert plan.label.classes == ("1", "a")
 
 
+@pytest.mark.parametrize("value", ["i || ',5'", "'-1.' || i", "i || ' 000'"])
+def test_amounts_that_are_text_make_no_classifier_unasked(
+    source: Source, value: str
+) -> None:
+    """A CSV file with `12,5` got a class for each amount."""
+    select = f"SELECT i AS x, CASE WHEN i > 0 THEN {value} ELSE 'n/a' END AS y FROM "
+    with pytest.raises(StatementError, match=r"look like numbers, .* amounts"):
+        _planned(source, f"{select} range(30) t(i) LABEL y INTO m")
+    asked = f"{select} range(30) t(i) TO TRAIN DNNClassifier LABEL y INTO m"
+    assert _planned(source, asked).label.num_classes == 30
+    few = f"{select} range(9) t(i) LABEL y INTO m"
+    assert _planned(source, few).label.num_classes == 9
+
+
 def test_an_open_transaction_is_told_in_a_sentence(source: Source) -> None:
     source.execute("BEGIN", most_rows=1)
     source.execute("CREATE TABLE t AS SELECT 1 AS x, 1 AS y", most_rows=1)
     with pytest.raises(DataError, match="rolled back now; COMMIT it before"):
         _planned(source, "SELECT * FROM t LABEL y INTO m")
     assert source.execute("SELECT 1 AS x", most_rows=1).rows == ((1,),)
+
+
+@pytest.mark.parametrize("order", ["", " ORDER BY a"])
+def test_a_value_that_the_engine_cannot_convert_is_told(
+    source: Source, order: str
+) -> None:
+    """That the transaction had ended was told instead."""
+    select = f"SELECT CAST(i || ',5' AS DOUBLE) AS a FROM range(9) t(i){order}"
+    with (
+        pytest.raises(DataError, match=r"the query failed: .* '\d,5' to DOUBLE"),
+        source.rows(select) as rows,
+    ):
+        assert rows.preview
 
 
 def test_a_name_of_the_programs_own_is_no_table(source: Source) -> None:
