@@ -64,6 +64,7 @@ def scene_of(
         situation(view, jobs_on_nodes, room.nodes),
     )
     scene.on_node = [[] for _ in room.nodes]
+    scene.were_going = dict(memory.going)
     workers: dict[JobKey, list[Pod]] = defaultdict(list)
     seen: dict[tuple[JobKey, Role], int] = defaultdict(int)
     for pod in view.pods:
@@ -145,7 +146,7 @@ def _other_pod(scene: Scene, pod: Pod) -> None:
     if pod.node:
         if (node := room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
             return
-        if pod.leaving:
+        if pod.leaving and not scene.lingers(pod):
             room.hold(shape, node)
         else:
             room.take(shape, node)
@@ -300,9 +301,17 @@ def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> 
 
 
 def _hold(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
+    """Note workers that are to leave: soon their room is free, or it stays theirs."""
+    late = {pod.name for pod in pods if scene.lingers(pod)}
+    crew.deaf = any(pod.name in late and not pod.leaving for pod in pods)
     for pod in pods:
-        if (node := scene.room.place_of.get(pod.node, NOWHERE)) != NOWHERE:
-            scene.room.hold(_shape_of(scene.room, crew.job, pod), node)
+        if (node := scene.room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
+            continue
+        shape = _shape_of(scene.room, crew.job, pod)
+        if pod.name in late or (crew.deaf and not pod.leaving):
+            scene.room.take(shape, node)
+        else:
+            scene.room.hold(shape, node)
 
 
 def _leaves_first(pod: Pod, leave: frozenset[int]) -> tuple[bool, bool, int, int]:
@@ -324,14 +333,13 @@ def _seat(scene: Scene, worker: Worker, node_name: str) -> None:
 def _fixed(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
     """Count a job of fixed size; what it lacks is found room for, like growth."""
     for pod in pods:
-        node = scene.room.place_of.get(pod.node, NOWHERE)
-        if pod.leaving and node != NOWHERE:
-            scene.room.hold(_shape_of(scene.room, crew.job, pod), node)
-        elif pod.node and not pod.leaving:
+        if pod.leaving:
+            _hold(scene, crew, [pod])
+        elif pod.node:
             _seat(scene, _worker(scene, crew, pod), pod.node)
         elif pod.gated:
             crew.cap -= 1
-        elif not pod.leaving and not 0 < crew.waiting_since <= pod.waiting_since:
+        elif not 0 < crew.waiting_since <= pod.waiting_since:
             crew.waiting_since, crew.waiting_why = pod.waiting_since, pod.waiting_why
     if not crew.job.resting:
         there = sum(not pod.leaving for pod in pods)

@@ -130,6 +130,7 @@ class Memory:
     fairness: Fairness = Fairness()
     # By step: who found no room in plans that had no time for all; others go first.
     passed: tuple[tuple[str, frozenset[JobKey | str]], ...] = ()
+    going: tuple[tuple[str, float], ...] = ()  # pods that are to leave, and since when
 
     def about(self, jobs: Iterable[Job]) -> Memory:
         """Return it without what is of earlier jobs of the same names."""
@@ -172,6 +173,7 @@ class Memory:
                 )
                 for one in self.vain
             ),
+            going=tuple((pod, min(at, now)) for pod, at in self.going),
             fairness=replace(
                 fairness,
                 since=min(fairness.since, now),
