@@ -175,7 +175,8 @@ def _whose(scene: Scene) -> None:
 def _crew(room: Room, job: Job, pods: list[Pod], last: Newest | None) -> Crew:
     newest = _newest(job, pods, last)
     asks = job.worker.request.plus(newest.more) if newest else job.worker.request
-    shape = room.shape(asks, job.worker.placement)
+    where = newest.where if newest and not job.worker.queued else None
+    shape = room.shape(asks, where or job.worker.placement)
     base = [0] * len(room.resources)
     for template, count in ((job.master, 1), (job.ps, job.num_ps)):
         if template:
@@ -202,20 +203,31 @@ def _crew(room: Room, job: Job, pods: list[Pod], last: Newest | None) -> Crew:
 
 
 def _newest(job: Job, pods: list[Pod], last: Newest | None) -> Newest | None:
-    """Return what a worker that is made now will ask for beyond the template.
+    """Return what a worker that is made now will ask for that the template does not.
 
     As the newest does: somebody puts a container beside each worker, or it got more
-    memory after it had run out of it. It counts when it is gone, too: else its job
-    would grow into room that is too small for the next one, again and again.
+    memory after it had run out of it; or its namespace says on which nodes it may be.
+    It counts when it is gone, too: else its job would grow into room that the next one
+    cannot use, again and again. What a queue says is about one worker alone.
     """
-    pod = max(pods, key=lambda pod: pod.index, default=None)
+    pod = max(pods, key=_index, default=None)
     if pod is None:
         return None  # of another run numbers may begin anew
     if last and last.arrived == job.arrived and last.index >= pod.index:
-        return last
-    return Newest(
-        job.key, job.arrived, pod.index, pod.request.beyond(job.worker.request)
-    )
+        newest = last
+    else:
+        more = pod.request.beyond(job.worker.request)
+        newest = Newest(job.key, job.arrived, pod.index, more)
+        if last and last.arrived == job.arrived:
+            newest = replace(newest, where=last.where, where_index=last.where_index)
+    free = max((one for one in pods if not one.gated), key=_index, default=None)
+    if free is None or free.index < newest.where_index:
+        return newest
+    return replace(newest, where=free.placement, where_index=free.index)
+
+
+def _index(pod: Pod) -> int:
+    return pod.index
 
 
 def _shape_of(room: Room, job: Job, pod: Pod) -> Shape:

@@ -64,6 +64,7 @@ class Crew:
     probes: bool = False  # a pause was over lately: one worker at a time
     waits: bool = False  # some of its pods have no node yet
     goes: bool = False  # some that are to leave have not begun to
+    strays: bool = False  # one of its pods may not be where there is room for one
     deaf: bool = False  # some have not begun to, long after they were to
     frozen: bool = False
     blocked: str = ""  # what of it has no room, though it goes before its workers

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from elasticdl.planner.view import Job, JobKey, Resources
+from elasticdl.planner.view import Job, JobKey, Placement, Resources
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,9 @@ class Newest:
     arrived: float  # when the job came: another one of its name numbers anew
     index: int
     more: Resources  # that its pod asked for than the template, when it came
+    # Where the newest one may be that no gate holds, and its index; None: not seen.
+    where: Placement | None = None
+    where_index: int = -1
 
 
 @dataclass(frozen=True)

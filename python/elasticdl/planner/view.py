@@ -159,6 +159,7 @@ class Template:
     request: Resources
     placement: Placement = Placement()
     priority: int = 0  # the value of the PriorityClass; of a share, the lower one
+    queued: bool = False  # a queue lets its pods in, and may say on which nodes
 
 
 @dataclass(frozen=True)
