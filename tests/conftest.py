@@ -15,7 +15,7 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-# A thread that a test left running would keep the process for ever, with all tests done.
+# A thread that a test left running would keep the process, all tests done, for ever.
 _SECONDS_TO_END = 120
 
 
