@@ -219,8 +219,17 @@ def _newest(job: Job, pods: list[Pod], last: Newest | None) -> Newest | None:
         more = pod.request.beyond(job.worker.request)
         newest = Newest(job.key, job.arrived, pod.index, more)
         if last and last.arrived == job.arrived:
-            newest = replace(newest, where=last.where, where_index=last.where_index)
-    free = max((one for one in pods if not one.gated), key=_index, default=None)
+            newest = replace(
+                newest,
+                where=last.where,
+                where_index=last.where_index,
+                told=last.told,
+            )
+    told = job.worker.placement
+    if newest.told != told:
+        newest = replace(newest, where=None, where_index=-1, told=told)
+    there = [one for one in pods if not (one.gated or one.leaving)]
+    free = max(there, key=_index, default=None)
     if free is None or free.index < newest.where_index:
         return newest
     return replace(newest, where=free.placement, where_index=free.index)

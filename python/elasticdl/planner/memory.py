@@ -49,6 +49,7 @@ class Newest:
     # Where the newest one may be that no gate holds, and its index; None: not seen.
     where: Placement | None = None
     where_index: int = -1
+    told: Placement | None = None  # by the template then: another run may have another
 
 
 @dataclass(frozen=True)

@@ -213,6 +213,17 @@ def test_jobs_share_the_nodes_that_their_namespace_gives_them() -> None:
     assert sizes(first) == {"a": 3, "b": 1}
 
 
+def test_another_run_grows_where_its_own_template_says() -> None:
+    one = job("a", 1, 20, 4)
+    there = [in_pool(pod, "train") for pod in workers(one, n=4)]
+    found = made(cluster(*pools(), one, there))
+    serve = Template(cpus(1), Placement((("pool", "serve"),)), LOW)
+    again = job("a", 1, 20, 1, worker=serve)
+    old = replace(there[3], leaving=True)
+    view = cluster(*pools(), again, old, worker(again, 0, "m"))
+    assert sizes(made(view, found.memory, now=NOW + 20)) == {"a": 16}
+
+
 def test_a_worker_behind_a_gate_does_not_say_where_the_next_one_may_be() -> None:
     one = job("a", 1, 20, 4)
     there = [in_pool(pod, "train") for pod in workers(one, n=3)]
