@@ -23,6 +23,7 @@ from elasticdl.job.spec.replicas import MOST_WORKERS
 from elasticdl.job.values.bounded import load_bounded
 from elasticdl.job.values.file import parse_values
 from elasticdl.kube.amounts import named_request, quantity
+from elasticdl.kube.pods import queue_of
 from elasticdl.kube.times import unix_seconds
 from elasticdl.planner.view import (
     CPU,
@@ -301,7 +302,11 @@ def _template(text: str, role: Any, where: Placement | None = None) -> Template:
     if isinstance(pod, dict) and isinstance(pod.get("spec"), dict):
         spec = pod["spec"]
         return _whole(
-            Template(resources(named_request(spec), up=True), placement(spec))
+            Template(
+                resources(named_request(spec), up=True),
+                placement(spec),
+                queued=bool(queue_of({"metadata": pod.get("metadata") or {}})),
+            )
         )
     asked = role.resources
     amounts = {

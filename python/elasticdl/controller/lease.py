@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 _GROUP = "/apis/coordination.k8s.io/v1"
+_ANOTHER = (404, 409)  # it is gone, or was written by somebody else
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,17 @@ def next_move(seen: Seen | None, me: str, *, now: float) -> Move:
     if not seen.holder or now - seen.since > seen.lasts:
         return Move.TAKE
     return Move.WAIT
+
+
+def next_look(times: LeaseTimes, *, leads: bool, wrong: bool) -> float:
+    """Return in how many seconds the Lease is renewed, or looked at, again.
+
+    `wrong`: it is another one than it was. Whoever led looks at once: somebody may have
+    deleted it, and the next one made it anew.
+    """
+    if not leads:
+        return times.every / 2
+    return 0.0 if wrong else times.every
 
 
 class Leadership:
@@ -110,13 +122,15 @@ class Leadership:
             try:
                 async with asyncio.timeout(self._times.lasts):
                     await self._try_once()
+                wrong = False
             except (ApiError, TimeoutError) as error:
                 log.info("the Lease %s: %s", self._name, _words(error))
                 # Somebody else was quicker, or nothing is known: looked at again.
                 self._item = None
+                wrong = isinstance(error, ApiError) and error.status in _ANOTHER
             self._tell()
             spent = self._clock() - began
-            pause = self._times.every if self._told else self._times.every / 2
+            pause = next_look(self._times, leads=self._told, wrong=wrong)
             await asyncio.sleep(max(0.1, pause - spent))
 
     async def give_back(self) -> None:

@@ -64,6 +64,7 @@ def scene_of(
         situation(view, jobs_on_nodes, room.nodes),
     )
     scene.on_node = [[] for _ in room.nodes]
+    scene.were_going = dict(memory.going)
     workers: dict[JobKey, list[Pod]] = defaultdict(list)
     seen: dict[tuple[JobKey, Role], int] = defaultdict(int)
     for pod in view.pods:
@@ -145,7 +146,7 @@ def _other_pod(scene: Scene, pod: Pod) -> None:
     if pod.node:
         if (node := room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
             return
-        if pod.leaving:
+        if pod.leaving and not scene.lingers(pod):
             room.hold(shape, node)
         else:
             room.take(shape, node)
@@ -174,7 +175,8 @@ def _whose(scene: Scene) -> None:
 def _crew(room: Room, job: Job, pods: list[Pod], last: Newest | None) -> Crew:
     newest = _newest(job, pods, last)
     asks = job.worker.request.plus(newest.more) if newest else job.worker.request
-    shape = room.shape(asks, job.worker.placement)
+    where = newest.where if newest and not job.worker.queued else None
+    shape = room.shape(asks, where or job.worker.placement)
     base = [0] * len(room.resources)
     for template, count in ((job.master, 1), (job.ps, job.num_ps)):
         if template:
@@ -201,20 +203,40 @@ def _crew(room: Room, job: Job, pods: list[Pod], last: Newest | None) -> Crew:
 
 
 def _newest(job: Job, pods: list[Pod], last: Newest | None) -> Newest | None:
-    """Return what a worker that is made now will ask for beyond the template.
+    """Return what a worker that is made now will ask for that the template does not.
 
     As the newest does: somebody puts a container beside each worker, or it got more
-    memory after it had run out of it. It counts when it is gone, too: else its job
-    would grow into room that is too small for the next one, again and again.
+    memory after it had run out of it; or its namespace says on which nodes it may be.
+    It counts when it is gone, too: else its job would grow into room that the next one
+    cannot use, again and again. What a queue says is about one worker alone.
     """
-    pod = max(pods, key=lambda pod: pod.index, default=None)
+    pod = max(pods, key=_index, default=None)
     if pod is None:
         return None  # of another run numbers may begin anew
     if last and last.arrived == job.arrived and last.index >= pod.index:
-        return last
-    return Newest(
-        job.key, job.arrived, pod.index, pod.request.beyond(job.worker.request)
-    )
+        newest = last
+    else:
+        more = pod.request.beyond(job.worker.request)
+        newest = Newest(job.key, job.arrived, pod.index, more)
+        if last and last.arrived == job.arrived:
+            newest = replace(
+                newest,
+                where=last.where,
+                where_index=last.where_index,
+                told=last.told,
+            )
+    told = job.worker.placement
+    if newest.told != told:
+        newest = replace(newest, where=None, where_index=-1, told=told)
+    there = [one for one in pods if not (one.gated or one.leaving)]
+    free = max(there, key=_index, default=None)
+    if free is None or free.index < newest.where_index:
+        return newest
+    return replace(newest, where=free.placement, where_index=free.index)
+
+
+def _index(pod: Pod) -> int:
+    return pod.index
 
 
 def _shape_of(room: Room, job: Job, pod: Pod) -> Shape:
@@ -300,9 +322,17 @@ def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> 
 
 
 def _hold(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
+    """Note workers that are to leave: soon their room is free, or it stays theirs."""
+    late = {pod.name for pod in pods if scene.lingers(pod)}
+    crew.deaf = any(pod.name in late and not pod.leaving for pod in pods)
     for pod in pods:
-        if (node := scene.room.place_of.get(pod.node, NOWHERE)) != NOWHERE:
-            scene.room.hold(_shape_of(scene.room, crew.job, pod), node)
+        if (node := scene.room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
+            continue
+        shape = _shape_of(scene.room, crew.job, pod)
+        if pod.name in late or (crew.deaf and not pod.leaving):
+            scene.room.take(shape, node)
+        else:
+            scene.room.hold(shape, node)
 
 
 def _leaves_first(pod: Pod, leave: frozenset[int]) -> tuple[bool, bool, int, int]:
@@ -324,14 +354,13 @@ def _seat(scene: Scene, worker: Worker, node_name: str) -> None:
 def _fixed(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
     """Count a job of fixed size; what it lacks is found room for, like growth."""
     for pod in pods:
-        node = scene.room.place_of.get(pod.node, NOWHERE)
-        if pod.leaving and node != NOWHERE:
-            scene.room.hold(_shape_of(scene.room, crew.job, pod), node)
-        elif pod.node and not pod.leaving:
+        if pod.leaving:
+            _hold(scene, crew, [pod])
+        elif pod.node:
             _seat(scene, _worker(scene, crew, pod), pod.node)
         elif pod.gated:
             crew.cap -= 1
-        elif not pod.leaving and not 0 < crew.waiting_since <= pod.waiting_since:
+        elif not 0 < crew.waiting_since <= pod.waiting_since:
             crew.waiting_since, crew.waiting_why = pod.waiting_since, pod.waiting_why
     if not crew.job.resting:
         there = sum(not pod.leaving for pod in pods)

@@ -64,6 +64,8 @@ class Crew:
     probes: bool = False  # a pause was over lately: one worker at a time
     waits: bool = False  # some of its pods have no node yet
     goes: bool = False  # some that are to leave have not begun to
+    strays: bool = False  # one of its pods may not be where there is room for one
+    deaf: bool = False  # some have not begun to, long after they were to
     frozen: bool = False
     blocked: str = ""  # what of it has no room, though it goes before its workers
     cause: str = ""  # of its last change in this plan
@@ -92,7 +94,9 @@ class Crew:
     @property
     def spare(self) -> int:
         """Return how many workers it could give."""
-        return max(0, len(self.placed) - self.floor) if self.part else 0
+        if not self.part or self.deaf:
+            return 0
+        return max(0, len(self.placed) - self.floor)
 
     @property
     def unmade(self) -> list[Worker]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from elasticdl.planner.view import Job, JobKey, Resources
+from elasticdl.planner.view import Job, JobKey, Placement, Resources
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ class Newest:
     arrived: float  # when the job came: another one of its name numbers anew
     index: int
     more: Resources  # that its pod asked for than the template, when it came
+    # Where the newest one may be that no gate holds, and its index; None: not seen.
+    where: Placement | None = None
+    where_index: int = -1
+    told: Placement | None = None  # by the template then: another run may have another
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ class Memory:
     fairness: Fairness = Fairness()
     # By step: who found no room in plans that had no time for all; others go first.
     passed: tuple[tuple[str, frozenset[JobKey | str]], ...] = ()
+    going: tuple[tuple[str, float], ...] = ()  # pods that are to leave, and since when
 
     def about(self, jobs: Iterable[Job]) -> Memory:
         """Return it without what is of earlier jobs of the same names."""
@@ -172,6 +177,7 @@ class Memory:
                 )
                 for one in self.vain
             ),
+            going=tuple((pod, min(at, now)) for pod, at in self.going),
             fairness=replace(
                 fairness,
                 since=min(fairness.since, now),

@@ -70,6 +70,7 @@ def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> P
         tuple(crew.newest for crew in scene.crews.values() if crew.newest),
         fairness,
         tuple(sorted(scene.passed.items())),
+        tuple(sorted(scene.going.items())),
     )
     return Plan(
         sizes,
@@ -117,6 +118,7 @@ def _again_at(
         for one in memory.fairness.tried
         if one.frame == scene.frame and one.situation != scene.situation
     ]
+    times += [at + settings.leave_seconds for _, at in memory.going]
     kept = {ask.pods for ask, _ in scene.rooms}
     for vain in memory.vain:
         times += [vain.free_since + settings.unseen_seconds, vain.until]

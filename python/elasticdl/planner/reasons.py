@@ -5,7 +5,7 @@ Called by `planner.plan` when all is decided. Pure.
 
 from __future__ import annotations
 
-from elasticdl.planner.crew import Crew
+from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.scene import Scene
 
 
@@ -17,11 +17,19 @@ def reason(scene: Scene, crew: Crew) -> str:
         return _of_fixed(crew)
     if crew.cause:
         return crew.cause
+    if crew.deaf:
+        return "was asked to let workers go, and its master does not"
     if crew.blocked or crew.unplaced:
         return _waits(crew)
+    if any(one.index >= 0 and _waits_for_others(scene, one) for one in crew.placed):
+        return "waits until others have left"
     if crew.size > crew.before:
         return "grew into free room"
     return _what_holds(scene, crew)
+
+
+def _waits_for_others(scene: Scene, worker: Worker) -> bool:
+    return not worker.bound and not scene.room.is_free(worker.shape, worker.node)
 
 
 def _waits(crew: Crew) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.room import NOWHERE, Room, Shape
-from elasticdl.planner.view import JobKey, Settings
+from elasticdl.planner.view import JobKey, Pod, Settings
 
 # Nodes that a step of a plan looks at for workers that could leave them; each takes
 # some 20 microseconds, and a plan that takes too long is none. What is left is for the
@@ -57,12 +57,24 @@ class Scene:
     grown: int = 0  # workers added by this plan
     looks_left: int = MOST_LOOKS  # of this step
     passed: dict[str, frozenset[JobKey | str]] = field(default_factory=dict)
+    were_going: dict[str, float] = field(default_factory=dict)  # since when, by pod
+    going: dict[str, float] = field(default_factory=dict)  # the same, of this plan
     _trail: list[tuple[bool, Worker]] | None = None
 
     def may_look(self) -> bool:
         """Return whether there is time to look at one more node, and note that."""
         self.looks_left -= 1
         return self.looks_left >= 0
+
+    def lingers(self, pod: Pod) -> bool:
+        """Note a pod that is to leave; return whether it was to long ago.
+
+        Its process may hang, or be given an hour, or the master is dead that should let
+        it go: nobody waits for its room any more.
+        """
+        name = f"{pod.namespace}/{pod.name}"
+        since = self.going[name] = self.were_going.get(name, self.now)
+        return self.now - since >= self.settings.leave_seconds
 
     def pass_over(self, step: str, whose: set[JobKey | str], *, in_time: bool) -> None:
         """Let others go first in the next plan, where there was no time for all.

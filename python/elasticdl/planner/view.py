@@ -159,6 +159,7 @@ class Template:
     request: Resources
     placement: Placement = Placement()
     priority: int = 0  # the value of the PriorityClass; of a share, the lower one
+    queued: bool = False  # a queue lets its pods in, and may say on which nodes
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,7 @@ class Settings:
     ready_seconds: float = 30.0  # a node counts after it has been ready for so long
     wait_seconds: float = 5.0  # a worker that waits for so long is taken back
     unseen_seconds: float = 60.0  # and one that its master does not make
+    leave_seconds: float = 60.0  # and room of who is to leave is waited for so long
     pause_seconds: float = 60.0  # afterwards its job does not grow for so long,
     max_pause_seconds: float = 600.0  # doubled each time up to this
     grant_seconds: float = 1800.0  # a grant is good for so long

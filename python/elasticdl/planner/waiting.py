@@ -19,6 +19,7 @@ from elasticdl.planner.scene import Scene
 
 _UNMADE = "its master does not make it"
 _UNSEEN = "nobody makes all of its pods"
+_STRAYS = "its pod may only be on nodes that are full"
 _LOOKS_AGAIN_SECONDS = 10.0  # a scheduler at a pod for which it found no node
 
 
@@ -36,7 +37,14 @@ def seat_granted(scene: Scene) -> None:
             if node != NOWHERE:
                 seat(scene, worker, node)
             else:
+                crew.strays = crew.strays or _strays(scene, worker)
                 _let_go(scene, worker, "there is no room for one more worker")
+
+
+def _strays(scene: Scene, worker: Worker) -> bool:
+    """Whether a new worker would find room, and this one, as it was made, does not."""
+    apart = worker.index >= 0 and worker.shape.nodes != worker.crew.shape.nodes
+    return apart and scene.node_for(worker.crew.shape) != NOWHERE
 
 
 def _let_go(scene: Scene, worker: Worker, cause: str) -> None:
@@ -83,7 +91,7 @@ def _waits_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> tuple[str
 
 def _in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
     """Send away what waits in vain; return why it does, "" if nothing does."""
-    why = ""
+    why = _STRAYS if crew.strays else ""
     for worker in [*crew.unplaced, *crew.placed]:
         if worker.bound or not (said := _why(scene, worker, told)):
             continue

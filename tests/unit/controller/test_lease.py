@@ -9,6 +9,7 @@ from elasticdl.controller.lease import (
     LeaseTimes,
     Move,
     Seen,
+    next_look,
     next_move,
 )
 
@@ -37,6 +38,13 @@ def test_moves(before, now, move):
 def test_a_holder_stops_writing_before_anybody_may_take_its_lease():
     times = LeaseTimes()
     assert times.every < times.fence < times.lasts
+
+
+def test_a_holder_whose_lease_is_another_one_looks_at_it_at_once():
+    times = LeaseTimes()
+    assert next_look(times, leads=True, wrong=True) == 0.0
+    assert next_look(times, leads=True, wrong=False) == times.every
+    assert next_look(times, leads=False, wrong=True) == times.every / 2
 
 
 def test_a_server_that_does_not_answer_is_told_in_words(caplog):

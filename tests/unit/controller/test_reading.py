@@ -323,6 +323,13 @@ def test_what_a_template_limits_it_asks_for_too():
     assert request == Resources.of({"cpu": 1500, "memory": 2 * GI, "nvidia.com/gpu": 2})
 
 
+def test_a_template_says_whether_a_queue_lets_its_pods_in():
+    queue = "labels: {kueue.x-k8s.io/queue-name: team-a, "
+    text = TEMPLATE.replace("labels: {", queue)
+    assert read(config_map(**{"worker.yaml": text})).job.worker.queued
+    assert not read(config_map(**{"worker.yaml": TEMPLATE})).job.worker.queued
+
+
 RESIZING = {"type": "PodResizePending", "status": "True"}
 
 

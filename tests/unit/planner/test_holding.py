@@ -6,6 +6,7 @@ from elasticdl.planner.view import (
     Holder,
     Job,
     Node,
+    Placement,
     Pod,
     Resources,
     Settings,
@@ -176,3 +177,81 @@ def test_workers_that_hold_the_model_of_a_paused_job_are_no_free_room() -> None:
     at_rest = made(cluster(node("n", 8), replace(ring, granted=7), workers(ring, n=7)))
     assert sizes(at_rest) == {"ring": 7}
     assert "hold the model" in why(at_rest, "ring")
+
+
+def in_pool(one: Pod, pool: str) -> Pod:
+    """Return a pod on whose nodes its namespace decides: its template does not."""
+    return replace(one, placement=Placement((("pool", pool),)))
+
+
+def pools() -> list[Node]:
+    return [
+        node("n", 4, labels=(("pool", "train"),)),
+        node("m", 16, labels=(("pool", "serve"),)),
+    ]
+
+
+def test_a_job_does_not_grow_onto_nodes_that_its_newest_workers_may_not_use() -> None:
+    one = job("a", 1, 20, 20)
+    there = [in_pool(pod, "train") for pod in workers(one, n=4)]
+    waits = [
+        in_pool(worker(one, index, waiting_since=NOW), "train")
+        for index in range(4, 20)
+    ]
+    found = made(cluster(*pools(), one, there, waits))
+    assert sizes(found) == {"a": 4}
+    four = replace(one, granted=4, leave=found.leave[one.key])
+    still = made(cluster(*pools(), four, there), found.memory, now=NOW + 2)
+    assert sizes(still) == {"a": 4}
+
+
+def test_jobs_share_the_nodes_that_their_namespace_gives_them() -> None:
+    one, two = job("a", 1, 20, 4), job("b", 1, 20, 1)
+    there = [in_pool(pod, "train") for pod in workers(one, n=4)]
+    waits = in_pool(worker(two, 0, waiting_since=NOW), "train")
+    first = made(cluster(*pools(), one, two, there, waits))
+    assert sizes(first) == {"a": 3, "b": 1}
+
+
+def test_another_run_grows_where_its_own_template_says() -> None:
+    one = job("a", 1, 20, 4)
+    there = [in_pool(pod, "train") for pod in workers(one, n=4)]
+    found = made(cluster(*pools(), one, there))
+    serve = Template(cpus(1), Placement((("pool", "serve"),)), LOW)
+    again = job("a", 1, 20, 1, worker=serve)
+    old = replace(there[3], leaving=True)
+    view = cluster(*pools(), again, old, worker(again, 0, "m"))
+    assert sizes(made(view, found.memory, now=NOW + 20)) == {"a": 16}
+
+
+def test_a_worker_behind_a_gate_does_not_say_where_the_next_one_may_be() -> None:
+    one = job("a", 1, 20, 4)
+    there = [in_pool(pod, "train") for pod in workers(one, n=3)]
+    held = worker(one, 7, waiting_since=NOW, gated=True)
+    found = made(cluster(*pools(), one, there, held))
+    gone = made(cluster(*pools(), one, there), found.memory, now=NOW + 1)
+    assert sizes(gone) == {"a": 4}
+    old = cluster(*pools(), one, [*there[:2], worker(one, 2, "n")])
+    assert sizes(made(old, found.memory, now=NOW + 1)) == {"a": 16 + 4}
+
+
+def test_a_job_in_a_queue_grows_where_the_next_one_may_be_let_in() -> None:
+    in_queue = Template(cpus(1), priority=LOW, queued=True)
+    one = job("a", 1, 20, 4, worker=in_queue)
+    there = [in_pool(pod, "train") for pod in workers(one, n=4)]
+    assert sizes(made(cluster(*pools(), one, there))) == {"a": 20}
+
+
+def test_a_job_whose_queue_lets_it_in_where_no_room_is_waits_before_it_grows() -> None:
+    in_queue = Template(cpus(1), priority=LOW, queued=True)
+    one = job("a", 1, 20, 5, worker=in_queue)
+    there = [in_pool(pod, "train") for pod in workers(one, n=4)]
+    waits = in_pool(worker(one, 4, waiting_since=NOW), "train")
+    found = made(cluster(*pools(), one, there, waits))
+    assert sizes(found) == {"a": 4}
+    four = replace(one, granted=4, leave=found.leave[one.key])
+    still = made(cluster(*pools(), four, there), found.memory, now=NOW + 50)
+    assert sizes(still) == {"a": 4}
+    assert "its pod may only be on nodes that are full" in why(still, "a")
+    later = made(cluster(*pools(), four, there), still.memory, now=NOW + 61)
+    assert sizes(later) == {"a": 5}

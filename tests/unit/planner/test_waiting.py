@@ -96,7 +96,7 @@ def test_a_worker_whose_room_is_not_free_yet_does_not_wait_in_vain() -> None:
         *(node("n", 3), one, two, workers(one, n=1), workers(two, n=1)),
         *([waits], [going]),
     )
-    found = made(view, made(view).memory, now=NOW + 60)
+    found = made(view, made(view).memory, now=NOW + 50)
     assert sizes(found) == {"a": 2}
 
 

@@ -1,0 +1,134 @@
+"""Room of those that are to leave and do not: nobody waits for it for good."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elasticdl.planner.memory import Memory
+from elasticdl.planner.outcome import Plan
+from elasticdl.planner.view import Job, JobKey, Node, Pod, Template
+
+from tests.unit.planner.build import (
+    LOW,
+    NOW,
+    cluster,
+    cpus,
+    job,
+    leave,
+    made,
+    node,
+    serving,
+    sizes,
+    why,
+    worker,
+    workers,
+)
+
+EVERY = 5
+
+
+def after(
+    seconds: int, nodes: list[Node], jobs: list[Job], pods: list[Pod]
+) -> tuple[Plan, list[dict[str, int]]]:
+    """Plan so long for a cluster in which nobody does what is asked.
+
+    Grants are in force as they come; return the last plan, and all sizes.
+    """
+    memory, courses = Memory(), []
+    for now in range(int(NOW), int(NOW) + seconds + 1, EVERY):
+        found = made(cluster(*nodes, *jobs, pods), memory, now=now)
+        memory = found.memory
+        courses.append(sizes(found))
+        jobs = [
+            replace(one, granted=found.sizes[one.key], leave=found.leave[one.key])
+            if one.key in found.sizes
+            else one
+            for one in jobs
+        ]
+    return found, courses
+
+
+def large(of: Job) -> Template:
+    return replace(of.worker, request=cpus(4))
+
+
+def newcomer(count: int = 1) -> Job:
+    came = job("b", count, count + 1, count, arrived=NOW)
+    return replace(came, worker=large(came))
+
+
+def waiting(of: Job) -> Pod:
+    return worker(of, 0, waiting_since=NOW)
+
+
+def test_a_newcomer_waits_a_minute_for_a_pod_that_does_not_go() -> None:
+    one, two = job("a", 1, 8, 8), newcomer()
+    hangs = serving("s", 8, "m", leaving=True)
+    found, courses = after(
+        90,
+        [node("n", 8), node("m", 8)],
+        [one, two],
+        [*workers(one, n=8), hangs, waiting(two)],
+    )
+    assert courses[0] == courses[11] == {"a": 8, "b": 1}
+    assert sizes(found) == {"a": 4, "b": 1}
+    assert len(leave(found, "a")) == 4
+
+
+def test_a_plan_says_when_it_waits_no_more_for_a_pod_that_does_not_go() -> None:
+    one, two = job("a", 1, 8, 8), newcomer()
+    hangs = serving("s", 8, "m", leaving=True)
+    pods = [*workers(one, n=8), hangs, waiting(two)]
+    found, _ = after(30, [node("n", 8), node("m", 8)], [one, two], pods)
+    assert found.again_at == NOW + 60
+    assert why(found, "b") == "waits until others have left"
+
+
+def test_a_newcomer_waits_a_minute_for_a_job_whose_master_lets_nobody_go() -> None:
+    deaf = replace(job("a", 1, 8, 4), leave=(7, 6, 5, 4))
+    hears, two = job("c", 1, 8, 8), newcomer()
+    found, courses = after(
+        90,
+        [node("n", 8), node("m", 8)],
+        [deaf, hears, two],
+        [*workers(deaf, n=8), *workers(hears, m=8), waiting(two)],
+    )
+    assert courses[0] == courses[11] == {"a": 4, "c": 8, "b": 1}
+    assert sizes(found) == {"a": 4, "c": 4, "b": 1}
+    assert why(found, "a") == "was asked to let workers go, and its master does not"
+
+
+def test_a_job_whose_master_lets_nobody_go_is_asked_for_no_more() -> None:
+    deaf = replace(job("a", 1, 8, 6), leave=(7, 6))
+    jobs, pods = [deaf], workers(deaf, n=8)
+    found, _ = after(60, [node("n", 8)], jobs, pods)
+    late = job("d", 1, 2, None, arrived=NOW + 60)
+    view = cluster(node("n", 8), deaf, late, pods)
+    asked = made(view, found.memory, now=NOW + 65)
+    assert sizes(asked) == {"a": 6, "d": 1}
+    assert why(asked, "d").startswith("waits for its floor")
+
+
+def test_paused_jobs_whose_masters_let_nobody_go_keep_no_newcomer_waiting() -> None:
+    paused = job("a", 1, 8, 8, paused=True)
+    hears, two = job("c", 1, 8, 8), newcomer()
+    found, courses = after(
+        90,
+        [node("n", 8), node("m", 8)],
+        [paused, hears, two],
+        [*workers(paused, n=8), *workers(hears, m=8), waiting(two)],
+    )
+    assert courses[0]["c"] == 8
+    assert sizes(found)["c"] == 4
+
+
+def test_a_job_that_lets_its_workers_go_late_gives_way_again() -> None:
+    late = replace(job("a", 1, 8, 6), leave=(7, 6))
+    pods = workers(late, n=8)
+    found, _ = after(60, [node("n", 8)], [late], pods)
+    gone = cluster(node("n", 8), late, pods[:6], newcomer(1))
+    again = made(gone, found.memory, now=NOW + 65)
+    assert found.memory.going
+    assert sizes(again) == {"a": 4, "b": 1}
+    assert JobKey("ml", "a") not in {one.key for one in again.memory.pauses}
+    assert late.worker.priority == LOW
