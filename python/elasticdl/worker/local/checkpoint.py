@@ -88,6 +88,9 @@ class LocalState:
                 [
                     _value(by_name[v.name])
                     if v.name in by_name
+                    # Of several optimizers perhaps one alone averages.
+                    else v.numpy()
+                    if name == AVERAGE
                     else np.zeros(v.shape, np.float32)
                     for v in self._trainable
                 ],
