@@ -166,6 +166,7 @@ class MasterServicer:
                 now=clock(),
                 at_least=_LEASE_AT_LEAST,
             ),
+            steps_wait=self._leasing.steps_wait(member),
         )
 
     @_answering
