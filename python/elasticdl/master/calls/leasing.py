@@ -103,15 +103,6 @@ class Leasing:
             self._parts.membership.works(member, now=now)
         return tasks
 
-    def steps_wait(self, member: Member) -> bool:
-        """Whether this worker makes no step now: all of a round see the same values.
-
-        A job that ends goes on: nobody gets the rest of the round.
-        """
-        job = self._job
-        ends = job.ending or member.drain or job.finished
-        return self._parts.rounds.stops_training and not ends
-
     def _fair(self) -> float:
         """Return how many training tasks one worker may hold, for all to get some.
 
