@@ -183,3 +183,5 @@ class LeaseReply:
     # the calls that the master has time for. Async: tasks and reports of that time go
     # together.
     call_seconds: float = 0.0
+    # What workers have themselves is being evaluated: whoever makes steps waits.
+    steps_wait: bool = False

@@ -103,7 +103,7 @@ def _check_rate(callback: Any, learning_rate: float | None) -> None:
     if learning_rate is None:
         raise UserCodeError(
             f"{type(callback).__name__} needs a plain learning rate, the optimizer has "
-            "a schedule; use one of the two"
+            "a schedule, or is several (MultiOptimizer); use one of the two"
         )
 
 
@@ -201,7 +201,7 @@ class Schedule:
         if self._by_epoch and base is None:
             raise UserCodeError(
                 "LearningRateScheduler needs a plain learning rate, the optimizer has "
-                "a schedule; use one of the two"
+                "a schedule, or is several (MultiOptimizer); use one of the two"
             )
         # Learning rate of each epoch so far: a schedule may build on the one before.
         self._rates: list[float] = []

@@ -65,6 +65,26 @@ def inner_optimizer(
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
+def variables_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:
+    """Return all variables of an optimizer, each once, in the order they were made.
+
+    A LossScaleOptimizer lists its own and those that it wraps, but for what the inner
+    one keeps as an attribute alone, as Nadam its product of momenta: Keras tracks none
+    while one optimizer builds the other.
+    """
+    inner = inner_optimizer(optimizer)
+    kept = [v for v in vars(inner).values() if isinstance(v, keras.Variable)]
+    every = (*optimizer.variables, *inner.variables, *kept)
+    return list({id(v): v for v in every}.values())
+
+
+def averages_values(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether the model is meant to be used with averages of its values (use_ema)."""
+    inner = inner_optimizer(optimizer)
+    # Those of a MultiOptimizer.
+    return any(one.use_ema for one in (inner, *getattr(inner, "optimizers", ())))
+
+
 def without_loss_scale(
     optimizer: keras.optimizers.Optimizer,
 ) -> keras.optimizers.Optimizer:
@@ -96,8 +116,13 @@ def optimizer_json(
 
 
 def base_learning_rate(optimizer: Any) -> float | None:
-    """Return the optimizer's learning rate; None if it follows a schedule."""
+    """Return the optimizer's learning rate; None if it has none that can be set.
+
+    So it is with a schedule, and with the rates of the optimizers in a MultiOptimizer.
+    """
     optimizer = inner_optimizer(optimizer)
+    if hasattr(optimizer, "optimizers"):
+        return None
     schedule = getattr(optimizer, "_learning_rate", None)
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         return None

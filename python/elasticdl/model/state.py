@@ -43,9 +43,8 @@ class ModelState:
 
     @property
     def moved_together(self) -> list[NamedVariable]:
-        """What the steps of a group move alike: float state, and integer counters."""
-        counters = [v for v in self.own if _is_integer(v.variable) and not is_seed(v)]
-        return [*self.shared, *counters]
+        """What the steps of a group move alike: float state, counters and flags."""
+        return [*self.shared, *(v for v in self.own if _is_counted(v))]
 
 
 def non_trainable(model: keras.Model) -> ModelState:
@@ -75,9 +74,9 @@ def _is_float(variable: Any) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
-def _is_integer(variable: Any) -> bool:
-    dtype: str = keras.backend.standardize_dtype(variable.dtype)
-    return dtype.startswith(("int", "uint"))
+def _is_counted(item: NamedVariable) -> bool:
+    dtype: str = keras.backend.standardize_dtype(item.variable.dtype)
+    return dtype.startswith(("int", "uint", "bool")) and not is_seed(item)
 
 
 def layers_of(model: keras.Model) -> list[Any]:

@@ -689,12 +689,15 @@ class LeaseReply(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
     CALL_SECONDS_FIELD_NUMBER: _builtins.int
+    STEPS_WAIT_FIELD_NUMBER: _builtins.int
     finished: _builtins.bool
     """no task will come any more: leave"""
     call_seconds: _builtins.float
     """The caller should call no more often than once in so many seconds: its share of the
     calls that the master has time for. Async: tasks and reports of that time go together.
     """
+    steps_wait: _builtins.bool
+    """What workers have themselves is being evaluated: whoever makes steps waits."""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Task]: ...
     @_builtins.property
@@ -706,10 +709,11 @@ class LeaseReply(_message.Message):
         results: _abc.Iterable[Global___ReportResult] | None = ...,
         finished: _builtins.bool = ...,
         call_seconds: _builtins.float = ...,
+        steps_wait: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_seconds", b"call_seconds", "finished", b"finished", "results", b"results", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_seconds", b"call_seconds", "finished", b"finished", "results", b"results", "steps_wait", b"steps_wait", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

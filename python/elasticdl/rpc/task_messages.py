@@ -235,6 +235,7 @@ def lease_reply_to_wire(reply: LeaseReply) -> master_pb2.LeaseReply:
         ],
         finished=reply.finished,
         call_seconds=reply.call_seconds,
+        steps_wait=reply.steps_wait,
     )
 
 
@@ -245,4 +246,5 @@ def lease_reply_from_wire(message: master_pb2.LeaseReply) -> LeaseReply:
         tuple(ReportResult(r.lease_id, r.accepted, r.reason) for r in message.results),
         message.finished,
         message.call_seconds,
+        message.steps_wait,
     )

@@ -1,5 +1,8 @@
 """The best model is the one that was measured, where workers evaluate their own."""
 
+import signal
+import threading
+
 import keras
 import numpy as np
 import pytest
@@ -67,9 +70,16 @@ def value_of(path):
     return float(np.asarray(model.weights[0]).item())
 
 
-@pytest.mark.parametrize("strategy", ["local", "parameterServer"])
+@pytest.mark.parametrize(
+    ("strategy", "workers"),
+    [
+        ("local", 1),
+        ("parameterServer", 1),
+        pytest.param("allReduce", 2, marks=pytest.mark.soak),
+    ],
+)
 def test_early_stopping_restores_the_best_weights_of_all_that_were_measured(
-    job, tmp_path, strategy
+    job, tmp_path, strategy, workers
 ) -> None:
     write_data(tmp_path)
     one = job(
@@ -80,11 +90,14 @@ def test_early_stopping_restores_the_best_weights_of_all_that_were_measured(
             "training": str(tmp_path / "train.csv"),
             "validation": str(tmp_path / "validation.csv"),
         },
-        training={"epochs": 9, "batchSize": 8, "batchesPerTask": 1},
+        training={
+            "epochs": 9, "batchSize": 8, "batchesPerTask": 1,
+            **({"globalBatchSize": 8} if strategy == "allReduce" else {}),
+        },
         evaluation={"everySteps": 7},
-        worker={"replicas": 1},
+        worker={"replicas": workers},
         export={"dir": str(tmp_path / "out"), "formats": ["keras"]},
-    )
+    )  # fmt: skip
     report = one.finish()
     assert report.records < 9 * 4 * STEPS  # it was stopped
     assert report.restored is not None
@@ -179,3 +192,61 @@ def test_an_evaluation_job_leaves_the_best_model_of_the_training_job_as_it_is(
     assert not measured.exports
     assert value_of(tmp_path / "out" / "best" / "model.keras") == best
     assert trained.best.metrics["away"] < trained.metrics["away"]
+
+
+# Tasks of an evaluation take a moment, so that it is met at work.
+SLOW = (
+    GROWING.replace("tf.abs(labels[:, None] - p", "tf.abs(labels[:, None] - slow(p)")
+    .replace("slow(p)redictions", "slow(predictions)")
+    .replace(
+        "def eval_metrics_fn",
+        """
+def slow(x):
+    def wait(x):
+        import time
+
+        time.sleep(0.2)
+        return x
+
+    return tf.ensure_shape(tf.py_function(wait, [x], tf.float32), x.shape)
+
+
+def eval_metrics_fn""",
+    )
+)
+AWAY_SECONDS = 4.0
+
+
+@pytest.mark.soak
+def test_an_evaluation_of_a_group_sees_one_version_though_the_master_is_away(
+    job, tmp_path
+) -> None:
+    write_data(tmp_path)
+    one = job(
+        "away-in-evaluation",
+        strategy="allReduce",
+        model={"definition": "net.model", "files": {"net.py": SLOW}},
+        data={
+            "training": str(tmp_path / "train.csv"),
+            "validation": str(tmp_path / "validation.csv"),
+        },
+        training={
+            "epochs": 2, "batchSize": 8, "batchesPerTask": 4, "globalBatchSize": 8,
+        },
+        evaluation={"everySteps": 24},
+        worker={"replicas": 2},
+        export={"dir": str(tmp_path / "out"), "formats": ["keras"]},
+    )  # fmt: skip
+    one.wait_until(
+        lambda s: any(r.phase == "evaluate" for r in s.replicas), "an evaluation"
+    )
+    one.handle.kill("master", signal.SIGSTOP)
+    threading.Event().wait(AWAY_SECONDS)
+    one.handle.kill("master", signal.SIGCONT)
+    report = one.finish()
+    out = tmp_path / "out"
+    best, last = (value_of(out / name) for name in ("best/model.keras", "model.keras"))
+    assert report.best.metrics["away"] == pytest.approx(abs(BEST - best), abs=1e-3)
+    for evaluation in report.evaluations:
+        value = BEST - (last - STEPS) - evaluation.version
+        assert evaluation.metrics["away"] == pytest.approx(abs(value), abs=1e-3)

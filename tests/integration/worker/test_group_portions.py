@@ -16,7 +16,8 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.model.definition import load_definition
 from elasticdl.model.feeding import Feeder
 from elasticdl.model.state import non_trainable
-from elasticdl.worker.group.plan import StepPlan, share
+from elasticdl.worker.group.plan import StepPlan, Work, share
+from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep, ShareBatches
 from elasticdl.worker.steps.variable_step import VariableStep
 
@@ -64,6 +65,27 @@ class Counts(keras.layers.Layer):
         return inputs
 
 """
+# Its first batch is its mean; a moving one has the type that layers compute in.
+BEGINS = """
+class Begins(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, shape: self.add_weight(
+            name=name, shape=shape, dtype=kind, initializer="zeros", trainable=False)
+        self.begun = make("begun", "bool", ())
+        self.mean = make("mean", "float32", shape[-1:])
+        self.calls = make("calls", "bfloat16", ())
+
+    def call(self, inputs, training=False):
+        if training:
+            found = keras.ops.mean(inputs, 0)
+            moved = 0.9 * self.mean + 0.1 * found
+            self.mean.assign(keras.ops.where(self.begun, moved, found))
+            self.begun.assign(keras.ops.ones((), "bool"))
+            self.calls.assign_add(keras.ops.ones((), "bfloat16"))
+        return inputs
+
+"""
+BEGINNING = Case("a flag", before=BEGINS, layers=middle("Begins()"))
 COUNTING = Case("counters", before=COUNTS, layers=middle("Counts()"))
 WEIGHTED_FUNCTION = """
 def loss(labels, predictions, weights):
@@ -112,6 +134,7 @@ EQUAL = [
          "Dense(3", 'Dense(3, kernel_regularizer="l2"')}, feed="per word"),
     Case("records that are masked altogether", **{**WORDS, "layers": MASKED.replace(
          "Dense(3", 'Dense(3, kernel_regularizer="l2"')}, feed="nothing but gaps"),
+    BEGINNING,
     COUNTING,
     *(cross(BY_NAME["mask"], optimizer) for optimizer in USUAL
       if optimizer.name in {"Adam(0.05)", "SGD(0.1, global_clipnorm=0.1)"}),
@@ -260,6 +283,27 @@ def test_it_does_not_matter_whose_portion_it_is(module, data):
         together(three, data[start : start + 6])
         together([one], data[start : start + 6])
     assert_equal(one.module.model, three[0].module.model, case)
+
+
+def test_state_of_any_type_is_told_apart_and_goes_to_a_newcomer(module, data):
+    one, other = [
+        Member(module(BEGINNING, "allReduce", 4, data), data, None) for _ in range(2)
+    ]
+    together([one], data[:BATCH])
+    states = [
+        (MemberState(m.module.model, m.module.optimizer), m.step) for m in (one, other)
+    ]
+
+    def digests():
+        return {state.digest(step.state_before) for state, step in states}
+
+    assert len(digests()) == 2
+    raw = b"".join(states[0][0].copied(Work(), one.step.state_before))
+    states[1][0].take(raw)
+    other.step.begin()
+    assert len(digests()) == 1
+    together([one, other], data[:BATCH])
+    assert len(digests()) == 1
 
 
 def test_alone_rows_of_gradients_are_added_up_as_in_a_group(module, data):

@@ -197,6 +197,29 @@ def test_a_scale_that_rows_of_gradients_cannot_lose_needs_the_halves(
     assert found == [False, True]
 
 
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        "LossScaleOptimizer(keras.optimizers.Nadam(0.05))",
+        "ScheduleFreeAdamW(0.05)",
+        "MultiOptimizer(keras.optimizers.OptimizerMap(keras.optimizers.Adam(0.05), "
+        "{'.*kernel': keras.optimizers.Nadam(0.03)}))",
+    ],
+)
+def test_a_newcomer_makes_the_same_steps_to_the_last_bit(
+    members, batches_of, optimizer
+):
+    one, other = members(2, optimizer=optimizer)
+    for features, labels in batches_of(7):
+        together([one], features, labels)
+    other.state.take(b"".join(one.state.copied(Work(), one.step.state_before)))
+    other.step.begin()
+    for features, labels in batches_of(3):
+        together([one, other], features, labels)
+    for a, b in zip(weights(one.module), weights(other.module), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_members_that_come_and_go_change_nothing_but_rounding(members, batches_of):
     alone, *several = members(5)
     for step, (features, labels) in enumerate(batches_of(12)):

@@ -6,11 +6,12 @@ import keras
 import numpy as np
 import pytest
 from elasticdl.checkpoint import store
-from elasticdl.checkpoint.layout import Manifest
+from elasticdl.checkpoint.layout import AVERAGE, Manifest
 from elasticdl.job.heartbeats import LocalSnapshot
-from elasticdl.job.tasks import LIVE
+from elasticdl.job.tasks import LIVE, ModelVersion
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.own_step import OwnStep, other_optimizers
+from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 
 from tests.integration.worker.test_local_trainer import local, train, weights
 from tests.integration.worker.test_optimizer_options import text_of
@@ -93,6 +94,10 @@ OPTIMIZERS = [
     "LossScaleOptimizer(keras.optimizers.Adam(0.01), initial_scale=8.0, "
     "dynamic_growth_steps=4)",
     "Nadam(0.02)",
+    "ScheduleFreeAdamW(0.02)",
+    "LossScaleOptimizer(keras.optimizers.Nadam(0.02), initial_scale=8.0)",
+    "MultiOptimizer(keras.optimizers.OptimizerMap(keras.optimizers.SGD(0.1, "
+    "momentum=0.9), {'.*kernel': keras.optimizers.Nadam(0.02)}))",
 ]
 
 
@@ -176,6 +181,45 @@ def test_another_optimizer_begins_at_its_first_step(
     assert int(again.optimizer.iterations) == 0
     assert not again.optimizer._momentums[0].numpy().any()
     assert "written with SGD, the job's optimizer is Adam" in caplog.text
+
+
+def test_variables_that_nobody_averages_are_used_as_they_are(
+    definition, mlp, batches_of, tmp_path
+):
+    text = text_of(
+        mlp,
+        "MultiOptimizer(keras.optimizers.OptimizerMap(keras.optimizers.SGD(0.1, "
+        "use_ema=True), {'.*kernel': keras.optimizers.Adam(0.02)}))",
+    )
+    module = definition(text)
+    trainer = local(module)
+    train(trainer, batches_of(4))
+    folder = saved(module, 4, tmp_path / "version-4")
+    used = definition(text)
+    FixedTrainer(used.model, folder)
+    trainer.values(ModelVersion(AVERAGE))  # as the job's own export has them
+    for mine, theirs in zip(weights(used), weights(module), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_an_optimizer_whose_slots_begin_as_the_values_begins_with_those_restored(
+    definition, mlp, batches_of, tmp_path
+):
+    module = definition(text_of(mlp, "SGD(0.05, momentum=0.9)"))
+    train(local(module), batches_of(4))
+    folder = saved(module, 4, tmp_path / "version-4")
+    again = definition(text_of(mlp, "ScheduleFreeAdamW(0.01)"))
+    for variable in again.model.trainable_variables:
+        variable.assign(variable + 1.0)  # as those of another seed
+    trainer = local(again)
+    state_of(again).restore(folder)
+    train(trainer, batches_of(3, seed=5))
+
+    plain = definition(text_of(mlp, "ScheduleFreeAdamW(0.01)"))
+    plain.model.set_weights(module.model.get_weights())  # before it is built
+    train(local(plain), batches_of(3, seed=5))
+    for mine, theirs in zip(weights(again), weights(plain), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("after", ["Adam(0.01)", "SGD(0.01, momentum=0.9)"])

@@ -166,6 +166,9 @@ class MasterServicer:
                 now=clock(),
                 at_least=_LEASE_AT_LEAST,
             ),
+            # Of a job that ends nobody gets the rest of the evaluation.
+            steps_wait=self._parts.rounds.stops_training
+            and not (self.job.ending or member.drain or finished),
         )
 
     @_answering

@@ -289,15 +289,16 @@ class GroupLoop:
     def _refill(self, seconds: float) -> None:
         """Take tasks over from the stream; do those that are not of training.
 
-        Of these the next one is waited for, so that all tasks of an evaluation see the
-        same values.
+        Of these the next one is waited for, also while the master is away, so that all
+        tasks of an evaluation see the same values, and the best model is the one that
+        was measured.
         """
         parts = self._parts
         beside = False
         while beside or self._needs_tasks():
             loaded = parts.stream.next(seconds)
             if loaded is None:
-                if not (beside and parts.stream.reading):
+                if not (beside and self._more_comes()):
                     return
             elif loaded.task.type == TaskType.TRAINING:
                 self._admit(loaded.task)
@@ -306,6 +307,15 @@ class GroupLoop:
                 self._beside.do(loaded, self._position.work.version)
                 self._position.digests.due()
                 seconds, beside = _BESIDE_SECONDS, True
+
+    def _more_comes(self) -> bool:
+        """Whether the next task beside training is still to be waited for."""
+        parts = self._parts
+        if parts.stream.reading:
+            return True
+        parts.shows.progress.touch()
+        over = parts.stream.ended or parts.leaving.is_set() or parts.holds()
+        return parts.stream.steps_wait and self._link.will_lead and not over
 
     def _admit(self, task: Task) -> None:
         if task.lease_id in self._reported:

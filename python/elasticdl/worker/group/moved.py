@@ -1,7 +1,8 @@
 """The model's state that training moves besides its gradients, in the steps of a group.
 
 Owns how what portions do to it is put together: moving averages by their records,
-counts added up. Called by `worker.group.step`. Must not know gradients or members.
+counts added up, flags changed that any of them changes. Called by `worker.group.step`.
+Must not know gradients or members.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class MovedState:
         for item, before, sums in self._each():
             value = item.numpy()
             part = _offset(value, before, sums=sums)
-            total[at : at + value.size] += np.float32(1 if sums else rows) * part
+            times = 1 if sums or _is_flag(before) else rows
+            total[at : at + value.size] += np.float32(times) * part
             at += value.size
 
     def apply(self, total: Floats, rows: float) -> None:
@@ -60,6 +62,10 @@ class MovedState:
         for item, before, sums in self._each():
             part = total[at : at + before.size] / np.float32(1 if sums else rows)
             at += before.size
+            if _is_flag(before):
+                part = np.logical_xor(before, part.reshape(before.shape) > 0)
+                item.variable.assign(part)
+                continue
             if _is_count(before):
                 part = np.rint(part)
             if sums or _is_count(before):
@@ -70,6 +76,10 @@ class MovedState:
         return zip(self._items, self.before, self._sums, strict=True)
 
 
+def _is_flag(array: NDArray[Any]) -> bool:
+    return array.dtype.kind == "b"
+
+
 def _is_count(array: NDArray[Any]) -> bool:
     return array.dtype.kind in "iu"
 
@@ -77,10 +87,14 @@ def _is_count(array: NDArray[Any]) -> bool:
 def _offset(value: NDArray[Any], before: NDArray[Any], *, sums: bool) -> Floats:
     """Return what is exchanged: the value, or of sums and counts how far it moved.
 
+    Of flags whether they changed.
+
     A value that is no number yet, as of a smallest one that begins with infinity, has
     no distance.
     """
-    if sums or _is_count(before):
+    if _is_flag(before):
+        value = value != before
+    elif sums or _is_count(before):
         # Unsigned numbers go below zero here as well.
         value = value.astype(np.float64) - before.astype(np.float64)
     return np.ravel(value).astype(np.float32)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.errors import UserCodeError
-from elasticdl.model.optimizers import inner_optimizer
+from elasticdl.model.optimizers import variables_of
 from elasticdl.model.state import is_seed, non_trainable
 from elasticdl.model.variables import trainable_variables
 from elasticdl.worker.group.plan import Work
@@ -43,11 +43,9 @@ class MemberState:
             *((v.name, v.variable) for v in state.everything if not is_seed(v)),
         ]
         known = {id(variable) for _, variable in self._variables}
-        mine = {id(v): v for v in optimizer.variables}
-        mine.update({id(v): v for v in inner_optimizer(optimizer).variables})
         self._variables += [
             (f"optimizer/{number}/{variable.name}", variable)
-            for number, variable in enumerate(mine.values())
+            for number, variable in enumerate(variables_of(optimizer))
             if variable.name != "learning_rate" and id(variable) not in known
         ]
 
@@ -85,7 +83,7 @@ class MemberState:
         return digest
 
     def _arrays(self, moved: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        before = iter(moved)
+        before = map(_known, moved)
         return [
             np.asarray(
                 next(before) if id(variable) in self._moved else _plain(variable),
@@ -141,7 +139,10 @@ def _compare(mine: Sequence[_Named], theirs: Sequence[_Named]) -> None:
 
 def _plain(variable: Any) -> NDArray[Any]:
     # A view: while somebody has it, TensorFlow does not assign in its place.
-    array = np.asarray(variable.value)
+    return _known(np.asarray(variable.value))
+
+
+def _known(array: NDArray[Any]) -> NDArray[Any]:
     # What NumPy has no type of its own for, such as bfloat16.
     return array if array.dtype.kind in "fiub" else array.astype(np.float32)
 

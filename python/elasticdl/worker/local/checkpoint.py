@@ -23,7 +23,7 @@ from elasticdl.checkpoint.layout import AVERAGE, FIRST_STEP, ITERATIONS
 from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
 from elasticdl.errors import CheckpointError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone
-from elasticdl.model.optimizers import inner_optimizer
+from elasticdl.model.optimizers import inner_optimizer, variables_of
 from elasticdl.model.state import non_trainable, read_state
 from elasticdl.model.variables import (
     NamedVariable,
@@ -75,6 +75,10 @@ class LocalState:
             optimizer, self._trainable, self._iterations
         )
         self._others.update(_variables_beside(beside))
+        # Made with the initial values: those of a checkpoint come later.
+        self._as_values = [
+            slot for slot, of in self._slots.items() if self._equals_values(of)
+        ]
 
     def write(self, version: int) -> Callable[[Path, Progress], Any]:
         """Copy everything now; return a function that writes it, for another thread."""
@@ -84,6 +88,9 @@ class LocalState:
                 [
                     _value(by_name[v.name])
                     if v.name in by_name
+                    # Of several optimizers perhaps one alone averages.
+                    else v.numpy()
+                    if name == AVERAGE
                     else np.zeros(v.shape, np.float32)
                     for v in self._trainable
                 ],
@@ -136,8 +143,7 @@ class LocalState:
                 wrote,
                 mine,
             )
-            # Averages of values belong to no kind of optimizer.
-            self._restore_slots(path, whole, [AVERAGE])
+            self._begin_anew(path, whole)
             return
         self._restore_slots(path, whole, list(self._slots))
         new = []
@@ -158,23 +164,44 @@ class LocalState:
             steps //= inner.gradient_accumulation_steps or 1
             inner._u_product.assign(_nadam_product(inner.beta_1, steps))  # noqa: SLF001 - no PS keeps it, and it has no public name
 
+    def _begin_anew(self, path: Path, whole: reshard.Whole) -> None:
+        for slot in self._as_values:
+            self._begin_as_values(self._slots[slot])
+        # Averages of values belong to no kind of optimizer.
+        self._restore_slots(path, whole, [AVERAGE])
+
     def _restore_slots(
         self, path: Path, whole: reshard.Whole, slots: Sequence[str]
     ) -> None:
         missing = []
-        now = {item.name: item.variable for item in self._trainable}
         for slot in slots:
             stored = whole.slots.get(slot, {})
             for name, variable in self._slots.get(slot, {}).items():
                 array = stored.get(name)
                 if array is not None and array.size == _value(variable).size:
                     variable.assign(array.reshape(variable.shape))
-                elif slot == AVERAGE:
-                    variable.assign(now[name])
-                    missing.append(slot)
                 else:
                     missing.append(slot)
+                    if slot == AVERAGE or slot in self._as_values:
+                        self._begin_as_values({name: variable})
         _tell_new(path, missing)
+
+    def _equals_values(self, slot: dict[str, Any]) -> bool:
+        """Whether a slot is the values, as ScheduleFreeAdamW's is before a step."""
+        differ = False  # from zeros, as which others begin
+        for item in self._in(slot):
+            mine = item.numpy()
+            if not np.array_equal(mine, _value(slot[item.name])):
+                return False
+            differ = differ or bool(mine.any())
+        return differ
+
+    def _begin_as_values(self, slot: dict[str, Any]) -> None:
+        for item in self._in(slot):
+            slot[item.name].assign(item.variable)
+
+    def _in(self, slot: dict[str, Any]) -> list[NamedVariable]:
+        return [item for item in self._trainable if item.name in slot]
 
 
 def _tell_new(path: Path, missing: Sequence[str]) -> None:
@@ -225,7 +252,7 @@ def _slots_of(
     slots: dict[str, dict[str, Any]] = {}
     others: dict[str, Any] = {}
     seen: Counter[str] = Counter()
-    for variable in _all_of(optimizer):
+    for variable in variables_of(optimizer):
         if variable is count or variable.name == "learning_rate":
             continue
         fitting = ((p, v) for p, v in prefixes if variable.name.startswith(p))
@@ -246,16 +273,9 @@ def _variables_beside(
     return {
         f"optimizer {number}/{variable.name}/{place}": variable
         for number, optimizer in enumerate(optimizers, 1)
-        for place, variable in enumerate(_all_of(optimizer))
+        for place, variable in enumerate(variables_of(optimizer))
         if variable.name != "learning_rate"
     }
-
-
-def _all_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:
-    # A LossScaleOptimizer lists its own variables and those that it wraps.
-    found = {id(v): v for v in optimizer.variables}
-    found.update({id(v): v for v in inner_optimizer(optimizer).variables})
-    return list(found.values())
 
 
 class LocalCheckpoints:

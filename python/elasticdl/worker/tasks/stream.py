@@ -110,6 +110,7 @@ class TaskStream:
         self._leasing = False  # the lease thread is in a call
         self._loading = 0  # leased, not read yet
         self._reading = 0  # the lease whose records are being read
+        self._steps_wait = False
         self._finished = False
         self._away = False
         self._draining = False
@@ -152,6 +153,11 @@ class TaskStream:
     def reading(self) -> int:
         """The lease of the task being read; 0 if there is none."""
         return self._reading
+
+    @property
+    def steps_wait(self) -> bool:
+        """Whether an evaluation goes on, by the master's last answer."""
+        return self._steps_wait
 
     def next(self, seconds: float, *, reading: int = 0) -> LoadedTask | None:
         """Wait for a task; None if none came in time or none will come.
@@ -397,6 +403,7 @@ class TaskStream:
             log.info("Master reached again")
         with self._changed:
             self._outbox.acknowledge(reports)
+            self._steps_wait = reply.steps_wait
             self._changed.notify_all()
         for result in reply.results:
             if not result.accepted:

@@ -25,6 +25,8 @@ SECONDS = 20.0
 class Master:
     """Answers leases from a list, as the RPC would; a test may cut the line."""
 
+    steps_wait = False
+
     def __init__(self, tasks, *, away=0, fence=False, call_seconds=0.0):
         self.call_seconds = call_seconds
         self.tasks = list(tasks)
@@ -59,7 +61,10 @@ class Master:
             ]
             self.leased += len(taken)
             return LeaseReply(
-                tasks=taken, results=results, call_seconds=self.call_seconds
+                tasks=taken,
+                results=results,
+                call_seconds=self.call_seconds,
+                steps_wait=self.steps_wait,
             )
 
     def wait_for_reports(self, count):
@@ -169,6 +174,22 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+def test_steps_wait_from_the_task_on_with_which_the_master_says_so(stream):
+    master = Master([task(0), task(1)])
+    master.steps_wait = True
+    one = stream(master)
+    first = take(one)
+    assert one.steps_wait
+    # Also while the master is away: nobody knows that the evaluation is over.
+    master.away = 3
+    one.report(done(first))
+    second = take(one)
+    assert one.steps_wait
+    one.report(done(second))
+    assert take(one) is None
+    assert not one.steps_wait
 
 
 def test_short_tasks_are_leased_and_reported_several_in_a_call(stream):
