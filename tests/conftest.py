@@ -15,7 +15,7 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-# A thread that a test left running would keep the process for ever, with all tests done.
+# A thread that a test left running would keep the process for ever, all tests done.
 _SECONDS_TO_END = 120
 
 

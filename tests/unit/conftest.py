@@ -23,8 +23,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         if len(names) > most:
             most_common = Counter(_kind(name) for name in names).most_common(8)
             sys.stderr.write(
-                f"\nerror: the tests left {len(names)} {what}, expected at most {most}; "
-                f"close in the fixture what it made. By name: {dict(most_common)}\n"
+                f"\nerror: the tests left {len(names)} {what}, expected at most "
+                f"{most}; close in the fixture what it made. By name: "
+                f"{dict(most_common)}\n"
             )
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
