@@ -25,8 +25,7 @@ class _Open:
 class FilePool:
     """Opens files when they are read and closes the longest unused. Thread-safe.
 
-    A pool that nobody holds any more closes all: its readers are made in many places,
-    and a session of SQL makes them for each of its statements.
+    One that nobody holds any more closes all: no reader of records knows its last use.
     """
 
     def __init__(self, most_open: int = 64) -> None:
