@@ -112,8 +112,7 @@ class ParameterServer:
         self._control = Control()
         self._loading = True
         self._closed = False
-        self._rewind = -1  # whose parameters these are
-        self._target = -1  # the rewind that is being carried out
+        self._rewind = self._target = -1  # of these parameters; being carried out
         self._restore_dir: Path | None = None
         self._min_version = 0
         self._handback = False
@@ -241,6 +240,7 @@ class ParameterServer:
         """End: waiting and later calls get RpcError."""
         with self._locked():
             self._closed = True
+            self._snapshots.close()
             if self._live is not None:
                 self._live.updater.close(RpcError("this PS is shutting down"))
             self._changed.notify_all()

@@ -105,7 +105,8 @@ class Snapshots:
         self._tell = tell
         self._changed = changed
         self._held: dict[str, _Held] = {}
-        self._jobs: queue.SimpleQueue[tuple[str, Cut, Path]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[str, Cut, Path] | None]
+        self._jobs = queue.SimpleQueue()
         self._failures = 0
         threading.Thread(target=self._work, name="snapshots", daemon=True).start()
 
@@ -165,6 +166,10 @@ class Snapshots:
         """Drop all cuts: after a rewind, versions mean something else."""
         self._held.clear()
 
+    def close(self) -> None:
+        """End the thread that writes, once it wrote what it was asked for."""
+        self._jobs.put(None)
+
     def give_up(self, error: str) -> None:
         """Drop all cuts and report those of evaluations as failed.
 
@@ -202,8 +207,8 @@ class Snapshots:
 
     def _work(self) -> None:
         _let_others_first()
-        while True:
-            snapshot, cut, directory = self._jobs.get()
+        while job := self._jobs.get():
+            snapshot, cut, directory = job
             file: ShardFile | None = None
             problem = ""
             try:
@@ -222,7 +227,7 @@ class Snapshots:
                 self._tell()
                 self._changed.notify_all()
             # Give the memory back before the next one is waited for.
-            del cut, held
+            del job, cut, held
 
 
 def _let_others_first() -> None:

@@ -29,10 +29,13 @@ class ThreadedServer:
     server: grpc.Server
     address: str
     port: int
+    pool: ThreadPoolExecutor
 
     def stop(self, grace_seconds: float) -> None:
         """Refuse new calls, wait `grace_seconds` for running ones, then cancel them."""
         self.server.stop(grace_seconds).wait()
+        # A cancelled call's thread may still be at work; gRPC itself ends none.
+        self.pool.shutdown(wait=False)
 
 
 def serve(
@@ -50,21 +53,26 @@ def serve(
     not encrypted, or not of a replica of this job that may make them. Raises
     PlatformError when the port is in use.
     """
-    server = threaded_server(threads, token)
+    pool = _pool(threads)
+    server = _server_on(pool, token)
     checked = _peers_checked(identity)
     server.add_generic_rpc_handlers(tuple(checked(inner) for inner in handlers))
     bound = bind(server, host, port, identity)
     server.start()
-    return ThreadedServer(server, join_address(host, bound), bound)
+    return ThreadedServer(server, join_address(host, bound), bound, pool)
 
 
 def threaded_server(threads: int, token: str) -> grpc.Server:
     """Return a server with a pool of threads; add services, then `bind`, `start`."""
-    return grpc.server(
-        ThreadPoolExecutor(threads, thread_name_prefix="rpc"),
-        interceptors=[TokenCheck(token)],
-        options=server_options(),
-    )
+    return _server_on(_pool(threads), token)
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="rpc")
+
+
+def _server_on(pool: ThreadPoolExecutor, token: str) -> grpc.Server:
+    return grpc.server(pool, interceptors=[TokenCheck(token)], options=server_options())
 
 
 def aio_server(token: str, identity: Identity | None = None) -> grpc.aio.Server:

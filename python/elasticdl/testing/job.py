@@ -39,7 +39,8 @@ from elasticdl.master.tasks.audit import AuditReport, audit
 
 # Members of a group wait for each other in each step.
 _AT_STEPS = (WorkerPhase.TRAIN, WorkerPhase.WAIT)
-_LOOK_SECONDS = 0.05  # Tests wait no longer than necessary.
+# A look costs its master as much as some steps.
+_LOOK_SECONDS = 0.1
 
 
 @dataclass

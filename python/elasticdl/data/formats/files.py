@@ -23,7 +23,10 @@ class _Open:
 
 
 class FilePool:
-    """Opens files when they are read and closes the longest unused. Thread-safe."""
+    """Opens files when they are read and closes the longest unused. Thread-safe.
+
+    One that nobody holds any more closes all: no reader of records knows its last use.
+    """
 
     def __init__(self, most_open: int = 64) -> None:
         """Keep at most `most_open` files open (more only while all are being read)."""
@@ -64,6 +67,9 @@ class FilePool:
         """Close every file that nobody is reading."""
         with self._lock:
             self._close_unused(0)
+
+    def __del__(self) -> None:
+        self.close()
 
     @contextmanager
     def _use(self, path: Path) -> Iterator[int]:

@@ -1,7 +1,9 @@
 import threading
+from pathlib import Path
 
 import pytest
 from elasticdl.data.formats.files import FilePool
+from elasticdl.data.reader import open_reader
 from elasticdl.errors import DataError
 
 
@@ -26,6 +28,22 @@ def test_a_read_beyond_the_end_gives_what_there_is(tmp_path):
 def test_a_missing_file_is_a_data_error(tmp_path):
     with pytest.raises(DataError, match="No such file"):
         FilePool().pread(tmp_path / "none", 0, 1)
+
+
+def opened(path: Path) -> bool:
+    """Return whether this process has a file open."""
+    numbers = Path("/proc/self/fd").iterdir()
+    return path in [fd.readlink() for fd in numbers if fd.is_symlink()]
+
+
+def test_a_reader_that_nobody_holds_any_more_leaves_no_file_open(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x\n1\n2\n")
+    reader = open_reader("t.csv", data_root=tmp_path)
+    assert reader.read("t.csv", 0, 2, skip_bad=False).values == [b"1", b"2"]
+    assert opened(path)
+    del reader
+    assert not opened(path)
 
 
 def test_threads_share_the_pool(tmp_path):

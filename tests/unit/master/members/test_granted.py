@@ -1,6 +1,7 @@
 """The grant in force: user's bounds, then the grant, then `worker.replicas`."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from elasticdl.job.grant import Grant, format_grant
@@ -71,8 +72,10 @@ def until(seconds: float = 600.0) -> float:
 
 
 @pytest.fixture
-def rig(tmp_path) -> Rig:
-    return Rig(tmp_path)
+def rig(tmp_path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    made.ledger.close()
 
 
 def test_a_grant_goes_before_replicas_and_says_why(rig):
@@ -244,5 +247,6 @@ def test_the_next_master_reads_the_same_annotation(rig, tmp_path):
     table = MemberTable(job(), ledger, ps_seats=0)
     table.adopt(now=NOW + 5)
     Granted(table, Diary()).take(text, now=NOW + 5)
+    ledger.close()
     assert table.wanted == 5
     assert json.loads(text)["workers"] == 5

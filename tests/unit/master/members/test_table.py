@@ -29,10 +29,12 @@ def test_a_worker_that_is_to_leave_or_is_lost_does_not_count_as_active(
             "data": {"training": "d"},
         }
     )
-    table = MemberTable(spec, Ledger.open(tmp_path, now=1.0), ps_seats=1)
+    ledger = Ledger.open(tmp_path, now=1.0)
+    table = MemberTable(spec, ledger, ps_seats=1)
     one = table.schedule(None, priority="low", now=1.0)
     one.state, one.ready = ReplicaState.RUNNING, True
     one.worker = WorkerReport(phase="train", step=1)
+    ledger.close()
     assert (table.num_active, table.num_at_work) == (1, 1)
     setattr(one, field, value)
     assert table.num_active == 0

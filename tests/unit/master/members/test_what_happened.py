@@ -37,6 +37,7 @@ class Job:
         )
         self.directory = directory
         self.ledger = Ledger.open(directory, now=1.0)
+        self.later: list[Job] = []
         self.diary, self.changes = Diary(), Changes()
         self.table = MemberTable(self.spec, self.ledger, ps_seats=1)
         self.relaunches = Relaunches(self.ledger, self.diary)
@@ -49,8 +50,13 @@ class Job:
         """The same job under a master that takes it over."""
         asyncio.run(job.ledger.commit())
         later = Job(job.directory)
+        job.later.append(later)
         later.table.adopt(now=9.0)
         return later
+
+    def close(self) -> None:
+        for one in (self, *self.later):
+            one.ledger.close()
 
     def plan(self, workers: int, *, now: float) -> None:
         self.members.plan(workers=workers, now=now)
@@ -83,7 +89,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
     made = Job(tmp_path)
     made.plan(2, now=1.0)
     yield made
-    made.ledger.close()
+    made.close()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Whose checkpoints they are, and to which of them a job may go back."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -102,8 +103,10 @@ def test_the_newest_is_of_the_present_course_whatever_its_version(
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.open(tmp_path / "journal", now=0.0)
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = Ledger.open(tmp_path / "journal", now=0.0)
+    yield opened
+    opened.close()
 
 
 def test_a_journal_keeps_its_run_and_its_course(ledger: Ledger) -> None:
