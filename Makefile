@@ -28,7 +28,7 @@ train: setup  ## the main job: train the digits CNN here, 2 PS and 3 workers
 test: setup  ## all tests but those in a cluster (half an hour on 2 cores); COVERAGE=1
 	@tests/run
 
-unit: setup  ## unit tests alone (under a minute, without TensorFlow)
+unit: setup  ## unit tests alone (six minutes, without TensorFlow)
 	@python -m pytest tests/unit
 
 soak: setup  ## what takes hours: 20,000 seeds of the simulation, faults on real jobs
