@@ -56,7 +56,7 @@ def test_only_holders_know_who_has_the_model() -> None:
     [
         ({}, Holding(2), 2),
         ({"ps": {"replicas": 3, "mode": "sync"}}, Holding(3, ticketed=True), 3),
-        ({"strategy": "local"}, Holding(0, in_worker=True), 1),
+        ({"strategy": "local", "ps": {}}, Holding(0, in_worker=True), 1),
         (
             {"strategy": "allReduce", "ps": {}},
             Holding(0, in_worker=True, in_group=True),
