@@ -38,9 +38,6 @@ def test_the_job_of_a_dry_run_trains_the_module_that_lies_there(tmp_path: Path) 
     assert units in text
     module.write_text(text.replace(units, "hidden_units=(3,)"), encoding="utf-8")
     job = load_values(dry / "job.yaml").job
-    definition = load_definition(job, JobDir(tmp_path / "job"))
-    found = definition.build_model().layers
-    dense = [
-        one.units for one in definition.model.layers if isinstance(one, layers.Dense)
-    ]
+    made = load_definition(job, JobDir(tmp_path / "job")).build_model()
+    dense = [one.units for one in made.layers if isinstance(one, layers.Dense)]
     assert dense == [3, 1]
