@@ -7,7 +7,9 @@ Pure: the rows come as a Preview.
 
 from __future__ import annotations
 
+import math
 import re
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +35,8 @@ _NEARLY_UNIQUE = 0.9  # Distinct values to rows: names, addresses, ids as text.
 _FEW_ROWS = 100  # Below so many rows hardly anything repeats.
 _HASH_BUCKETS = 4_096
 _WHOLE = re.compile(r"[0-9]{1,18}")  # As the module reads parts of a text.
+_FEW_LEVELS = 100  # Fewer of a number, and it says less than it did.
+_FAR = 2.0**-18  # A span to the largest value: float32 has 2 ** 24 steps up to that.
 MOST_CLASSES = 20  # Distinct whole numbers that are taken for classes, not amounts.
 
 
@@ -121,6 +125,29 @@ def head_of(column: Column, preview: Preview) -> Head:
     if not classes:
         return Head.NUMBER
     return Head.BINARY if len(distinct) <= 2 else Head.CLASSES
+
+
+def blurred(column: Column, preview: Preview) -> str:
+    """Return what is to be said of numbers that float32 hardly tells apart, or "".
+
+    As of times in milliseconds within a minute: what they differ by is lost.
+    """
+    if column.kind not in (Kind.NUMBER, Kind.INTEGER):
+        return ""
+    values = [one for one in map(float, _values(column, preview)) if math.isfinite(one)]
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    if not high - low < max(abs(low), abs(high)) * _FAR:
+        return ""
+    many, few = len(set(values)), len(set(array("f", values)))
+    if few >= min(many, _FEW_LEVELS):
+        return ""
+    name = in_sql(column.name)
+    return (
+        f"{column.name}: of {many:,} different numbers float32 tells {few:,} apart; "
+        f"take off what all have, as {name} - {low:.15g} in the SELECT"
+    )
 
 
 def cast(column: Column) -> str:

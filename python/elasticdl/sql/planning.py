@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from elasticdl.job.spec.problems import did_you_mean
-from elasticdl.sql import attributes, clauses, columns, models
+from elasticdl.sql import attributes, clauses, columns, derive, models
 from elasticdl.sql.attributes import Settings
 from elasticdl.sql.labels import LabelReader, at_attribute, chosen
 from elasticdl.sql.metrics import misfit
@@ -21,15 +21,18 @@ from elasticdl.sql.models import ModelKind
 from elasticdl.sql.needs import column_plans, inner, needs_of, sources
 from elasticdl.sql.plan import (
     Column,
+    ColumnPlan,
     Concat,
     Embedding,
     Encoding,
     FeaturePlan,
+    Head,
     Kind,
     LabelPlan,
     ModelPlan,
     Preview,
     Schema,
+    Stored,
     TrainPlan,
     in_sql,
 )
@@ -220,10 +223,12 @@ class _Planner:
             self._notes.insert(0, chosen(model, label, self._preview))
         self._check_metrics(settings, label)
         needs = tuple(needs_of(features, label))
+        planned = tuple(column_plans(features, self._preview))
+        self._notes += self._blurred(planned, label)
         return TrainPlan(
             name=statement.into.text,
             schema=self._preview.schema,
-            columns=tuple(column_plans(features, self._preview)),
+            columns=planned,
             features=features,
             label=label,
             model=ModelPlan(
@@ -240,6 +245,18 @@ class _Planner:
             notes=tuple(self._notes),
             statement=statement.text,
         )
+
+    def _blurred(
+        self, columns: Sequence[ColumnPlan], label: LabelPlan
+    ) -> Iterator[str]:
+        """Yield what is lost of numbers, which are float32 in the shards."""
+        names = [one.column for one in columns if one.stored is Stored.FLOAT]
+        if label.head is Head.NUMBER:
+            names.append(label.column)
+        for name in names:
+            column = self._preview.schema.find(name)
+            if column and (said := derive.blurred(column, self._preview)):
+                yield said
 
     def _check_metrics(self, settings: Settings, label: LabelPlan) -> None:
         # Without rows it is not known what kind of label it is.

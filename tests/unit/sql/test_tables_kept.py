@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,8 @@ def test_what_only_has_the_name_of_the_target_is_not_it(
         ("SELECT * FROM main.people", "people"),
         ("SELECT x FROM cities c, people", "people"),
         ("FROM (people)", "people"),
+        ("SELECT * FROM ONLY people", "people"),
+        ("SELECT * FROM cities c, ONLY people", "people"),
     ],
 )
 def test_a_target_is_found_however_it_is_named(select: str, table: str) -> None:
@@ -139,11 +142,37 @@ def test_a_probability_of_the_users_own_stays(session: Session, tmp_path: Path) 
     assert found.names == ("x", "probability", "guess", "probability_2")
 
 
+@pytest.mark.parametrize("head", [Head.BINARY, Head.NUMBER])
+def test_a_probability_of_the_users_own_that_is_not_selected_is_not_replaced(
+    session: Session, tmp_path: Path, head: Head
+) -> None:
+    """It was gone: that of the answer seemed to be it, also where none is written."""
+    made = "CREATE TABLE risks AS SELECT x, 0.5 AS probability, y FROM people"
+    session.source.execute(made, most_rows=1)
+    text = "SELECT x, y FROM risks TO PREDICT risks.guess USING m"
+    (statement,) = planning.read_statements(text, session.source.engine)
+    about = replace(ABOUT, label=replace(ABOUT.label, head=head))
+    with pytest.raises(DataError, match="risks would lose its `probability`: "):
+        predict.prepare(session, statement, about, tmp_path)
+
+
+def test_an_answer_of_before_is_replaced_though_it_is_not_selected(
+    session: Session, tmp_path: Path
+) -> None:
+    text = "SELECT x, y FROM people TO PREDICT people.guess USING m"
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        finished(session, prepared(session, text, folder), folder, 10)
+    found = session.source.execute("SELECT * FROM people", most_rows=1)
+    assert found.names == ("x", "y", "guess", "probability")
+
+
 @pytest.mark.parametrize(
     ("select", "lost"),
     [
         ("SELECT * FROM people WHERE x < 3", "lose 7 of its 10 rows: "),
         ("SELECT p.x FROM\n  PEOPLE AS p", "lose its `y`: "),
+        ("SELECT * FROM -- all\n people WHERE x < 3", "lose 7 of its 10 rows: "),
+        ("SELECT * FROM/**/people WHERE x < 3", "lose 7 of its 10 rows: "),
         ('SELECT a.x FROM "out" a, people b WHERE a.x = b.x AND a.x = 1',
          "lose its `y` and 8 of its 10 rows: "),
     ],
@@ -196,6 +225,10 @@ def test_a_file_that_is_read_in_part_stays_whole(tmp_path: Path, ending: str) ->
     text = f"SELECT * FROM '{place}' WHERE x > 3 TO PREDICT \"{place}\" USING m"
     with pytest.raises(DataError, match=r"would lose 4 of its 9 rows"):
         prepared(session, text, tmp_path / "w")
+    every = tmp_path / f"p*.{ending}"
+    text = f"SELECT * FROM '{every}' WHERE x > 3 TO PREDICT \"{place}\" USING m"
+    with pytest.raises(DataError, match=r"would lose 4 of its 9 rows"):
+        prepared(session, text, tmp_path / "u")
     text = f"SELECT * FROM '{place}' TO PREDICT \"{place}\" USING m"
     finished(session, prepared(session, text, tmp_path / "v"), tmp_path / "v", 9)
     assert rows_of(session, f"SELECT count(*) FROM '{place}'") == ((9,),)

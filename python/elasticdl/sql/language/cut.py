@@ -103,6 +103,17 @@ def changes(tokens: list[Token]) -> bool:
     return any(token.word in _CHANGING for token in tokens)  # as in WITH x AS (...)
 
 
+def without_comments(text: str, engine: str) -> str:
+    """Return a text with a blank in the place of each comment."""
+    parts, end = [], 0
+    for token in tokenize(text, engine):
+        between = text[end : token.begin]
+        parts.append(" " if between.strip() else between)
+        parts.append(text[token.begin : token.end])
+        end = token.end
+    return "".join(parts)
+
+
 def tokenize(text: str, engine: str) -> list[Token]:
     """Return the tokens of a text, by the engine's own rules of quotes."""
     from sqlglot.dialects.dialect import Dialect

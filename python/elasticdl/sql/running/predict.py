@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 from elasticdl.errors import DataError, SpecError
@@ -22,7 +23,8 @@ from elasticdl.sql.data.source import (
     file_literal,
     literal,
 )
-from elasticdl.sql.plan import Schema
+from elasticdl.sql.language.cut import without_comments
+from elasticdl.sql.plan import Head, Schema
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.session import Answer, KeptError, Session, Table, Told
 from elasticdl.sql.running.staging import stage, staged_in
@@ -142,12 +144,19 @@ def _refuse_loss(
     session: Session, statement: Predict, about: Description, staged: Staged
 ) -> None:
     names = _names(statement, staged)
-    made = (*staged.schema.names, names.prediction, names.probability)
+    kept = (*staged.schema.names, names.prediction)
     # `TO PREDICT t.y` may have been meant as the y of t, which is learned from.
     learned = {about.label.column, *(one.column for one in about.columns)}
     if names.prediction.lower() in {name.lower() for name in learned}:
-        made = tuple(one for one in made if one.lower() != names.prediction.lower())
-    refuse_loss(session, statement.select, statement.table, made, staged.num_rows)
+        kept = tuple(one for one in kept if one.lower() != names.prediction.lower())
+    refuse_loss(
+        session,
+        statement.select,
+        statement.table,
+        kept,
+        staged.num_rows,
+        answer=None if about.label.head is Head.NUMBER else names,
+    )
 
 
 def refuse_loss(
@@ -156,13 +165,19 @@ def refuse_loss(
     table: Name | None,
     names: Sequence[str],
     num_rows: int,
+    *,
+    answer: Names | None = None,
 ) -> None:
     """Raise DataError where a table that is read would come back with less in it.
 
     As of `SELECT * FROM people WHERE age < 30 TO PREDICT people.guess`: what takes the
-    table's place are the rows and the columns of the SELECT, called `names`.
+    table's place are the rows and the columns of the SELECT, called `names`. A
+    probability right behind the prediction of an `answer` is of an answer before.
     """
-    if table is None or not reads(select, table.text):
+    if table is None:
+        return
+    select = without_comments(select, session.source.engine)
+    if not reads(select, table.text):
         return
     if table.text.endswith(_FILE_ENDINGS):
         held = embedded.held_in_file(Path(table.text).expanduser())
@@ -170,7 +185,7 @@ def refuse_loss(
         held = session.source.held(table.text)
     if held is None:
         return
-    kept = {name.lower() for name in names}
+    kept = {name.lower() for name in (*names, *_of_before(held.names, answer))}
     gone = [f"`{name}`" for name in held.names if name.lower() not in kept]
     lost = [f"its {', '.join(gone)}"] if gone else []
     if held.num_rows > num_rows:
@@ -190,6 +205,16 @@ def refuse_loss(
         )
 
 
+def _of_before(there: Sequence[str], answer: Names | None) -> Sequence[str]:
+    """Return a table's column that is the probability of an answer before, if any."""
+    if answer is None:
+        return ()
+    pair = [answer.prediction.lower(), answer.probability.lower()]
+    lower = [name.lower() for name in there]
+    at = lower.index(pair[0]) if pair[0] in lower else len(lower)
+    return pair[1:] if lower[at : at + 2] == pair else ()
+
+
 _FROM = r"\b(?:FROM|JOIN|TABLE)\b"
 # Also by a comma, as in `FROM a, b`.
 _JOINS = re.compile(
@@ -198,14 +223,16 @@ _JOINS = re.compile(
 
 
 def reads(select: str, table: str) -> bool:
-    """Whether a query seems to read a table; it is not parsed."""
+    """Whether a query without comments seems to read a table; it is not parsed."""
     if table.endswith(_FILE_ENDINGS):
-        return Path(table).name in select
+        name = Path(table).name
+        patterns = re.findall(r"'([^']*[*?\[][^']*)'", select)
+        return name in select or any(fnmatch(name, Path(p).name) for p in patterns)
     begin = re.search(_FROM, select, re.IGNORECASE)
     if begin is None:
         return False
     of, _, last = table.rpartition(".")
-    before = rf"(?:{_FROM}|[,.(])\s*[\"`\[']?"
+    before = rf"(?:{_FROM}|[,.(])\s*(?:ONLY\s+)?[\"`\[']?"
     named = re.compile(rf"{before}{re.escape(last)}(?!\w)", re.IGNORECASE)
     return any(
         not (one[0].startswith(".") and _are_others(select[: one.start()], of))

@@ -52,6 +52,7 @@ from elasticdl.sql.statements import Evaluate, Explain, Predict, Train
 
 _SELECT = "validation.select"
 _FEW_STEPS = 100
+_ZOO = "zoo"  # Where a dry run puts model code.
 # A clause of TO TRAIN in a statement that goes without these words; a WITH that the
 # SELECT begins with is its own.
 _EARLY = re.compile(r"\s(WITH|COLUMN)\s", re.IGNORECASE)
@@ -77,9 +78,9 @@ def train(session: Session, statement: Train, text: str) -> list[Answer]:
     statement = replace(statement, text=without_secret(statement.text))
     with _version(session, statement.into.text) as version:
         prepared = prepare(session, statement, text, version)
-        write_files(version, statement, prepared)
         if session.dry_run is not None:
-            return [_told_dry(version)]
+            return [_write_dry(version, statement, prepared)]
+        write_files(version, statement, prepared)
         report = session.run_job(prepared.values)
         keep(
             version,
@@ -314,17 +315,36 @@ def write_files(version: ModelVersion, statement: Train, prepared: Prepared) -> 
     """Write what an engineer goes on with: module, values, statement, statistics."""
     module = version.folder / Path(prepared.generated.module_path).name
     write_whole(module, prepared.generated.module, durable=False)
+    _write_about(version, statement, prepared)
+
+
+def _write_about(version: ModelVersion, statement: Train, prepared: Prepared) -> None:
     write_whole(version.values_file, dump_values(prepared.values), durable=False)
     text = statement.text.strip().rstrip(";") + ";\n"
     write_whole(version.statement_file, text, durable=False)
     write_statistics(version, prepared.statistics)
 
 
-def _told_dry(version: ModelVersion) -> Told:
-    modules = ", ".join(path.name for path in version.modules)
+def _write_dry(version: ModelVersion, statement: Train, prepared: Prepared) -> Told:
+    """Write what a dry run leaves: the job runs the module that lies there.
+
+    Inside the values file, a change of the module beside it would change nothing.
+    """
+    zoo = version.folder / _ZOO
+    job = prepared.values.job
+    for name, text in job.model.files.items():
+        place = zoo / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(place, text, durable=False)
+    model = job.model.model_copy(update={"zoo": str(zoo), "files": {}})
+    values = prepared.values.model_copy(
+        update={"job": job.model_copy(update={"model": model})}
+    )
+    _write_about(version, statement, replace(prepared, values=values))
+    module = f"{_ZOO}/{prepared.generated.module_path}"
     return Told(
         (
-            f"written: {version.values_file}, {modules}, shards in {version.data_dir}",
+            f"written: {version.values_file}, {module}, shards in {version.data_dir}",
             f"run it: elasticdl train -f {version.values_file}",
         )
     )
