@@ -294,7 +294,7 @@ def _worker(scene: Scene, crew: Crew, pod: Pod) -> Worker:
 def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> None:
     job = crew.job
     alive = [pod for pod in pods if not pod.leaving]
-    grant = grant_of(job, asked, scene.now)
+    grant = grant_of(job, None if job.refused else asked, scene.now)
     most = len(alive) + _MOST_UNMADE
     crew.floor, crew.cap = min(crew.floor, most), min(crew.cap, most)
     size = max(crew.floor, len(alive))
@@ -324,7 +324,8 @@ def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> 
 def _hold(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
     """Note workers that are to leave: soon their room is free, or it stays theirs."""
     late = {pod.name for pod in pods if scene.lingers(pod)}
-    crew.deaf = any(pod.name in late and not pod.leaving for pod in pods)
+    stays = any(pod.name in late and not pod.leaving for pod in pods)
+    crew.deaf = stays or crew.job.refused
     for pod in pods:
         if (node := scene.room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
             continue

@@ -132,3 +132,19 @@ def test_a_job_that_lets_its_workers_go_late_gives_way_again() -> None:
     assert sizes(again) == {"a": 4, "b": 1}
     assert JobKey("ml", "a") not in {one.key for one in again.memory.pauses}
     assert late.worker.priority == LOW
+
+
+def test_nobody_waits_for_a_job_whose_grants_are_refused() -> None:
+    refused = job("a", 1, 8, None, refused=True)
+    hears, two = job("c", 1, 8, 8), newcomer()
+    nodes = [node("n", 8), node("m", 8)]
+    pods = [*workers(refused, n=8), *workers(hears, m=8), waiting(two)]
+    found = made(cluster(*nodes, refused, hears, two, pods))
+    assert sizes(found) == {"a": 8, "c": 4, "b": 1}
+    assert why(found, "a") == "its grants are refused: the controller's log says why"
+
+
+def test_a_job_whose_grants_are_refused_is_given_no_room_and_has_its_floor() -> None:
+    refused = job("a", 2, 8, None, refused=True)
+    found = made(cluster(node("n", 8), refused, workers(refused, n=1)))
+    assert sizes(found) == {"a": 2}
