@@ -146,10 +146,12 @@ def _other_pod(scene: Scene, pod: Pod) -> None:
     if pod.node:
         if (node := room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
             return
-        if pod.leaving and not scene.lingers(pod):
-            room.hold(shape, node)
-        else:
+        if not pod.leaving:
             room.take(shape, node)
+        elif scene.lingers(pod):
+            room.hold_on(shape, node)
+        else:
+            room.hold(shape, node)
     elif not pod.leaving and not pod.gated:
         scene.asks.append(
             Ask(
@@ -330,8 +332,10 @@ def _hold(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
         if (node := scene.room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
             continue
         shape = _shape_of(scene.room, crew.job, pod)
-        if pod.name in late or (crew.deaf and not pod.leaving):
+        if crew.deaf and not pod.leaving:
             scene.room.take(shape, node)
+        elif pod.name in late:
+            scene.room.hold_on(shape, node)
         else:
             scene.room.hold(shape, node)
 
