@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elasticdl.controller.jobs import KnownJob
 from elasticdl.controller.lease import Leadership
@@ -145,7 +145,7 @@ class Deciding:
         now = self._clock()
         self._viewed = self._steady() - (self._age() or 0.0)
         jobs = self._cluster.jobs()
-        view = self._cluster.view()
+        view = self._told(self._cluster.view(), jobs)
         if self._standing is not None and self._standing.holds(view, now):
             standing = self._standing
         else:
@@ -175,6 +175,18 @@ class Deciding:
         self._say(made, due)
         show(self._metrics, made, len(self._foreign))
         await self._write(due)
+
+    def _told(self, view: ClusterView, jobs: dict[JobKey, KnownJob]) -> ClusterView:
+        """Return a view that says whose grants are refused: nobody waits for them."""
+        steady = self._steady()
+        told = (
+            replace(job, refused=True)
+            if job.key in jobs
+            and self._refusals.stands(job.key, jobs[job.key].uid, steady)
+            else job
+            for job in view.jobs
+        )
+        return replace(view, jobs=tuple(told))
 
     def _most_renewals(self, num_jobs: int) -> int:
         """Return how many grants may be renewed now: a few, at an even pace."""

@@ -14,6 +14,8 @@ from elasticdl.controller.writing import Write
 from elasticdl.planner.view import JobKey
 
 LONGEST_SECONDS = 300.0
+# Three in a row, each after twice as long.
+_NOT_BY_CHANCE = 4
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,13 @@ class Refusals:
         """Return whether a grant may be written now."""
         last = self._known.get(key)
         return last is None or last.uid != uid or now >= last.until
+
+    def stands(self, key: JobKey, uid: str, now: float) -> bool:
+        """Return whether its grants are refused, not only one of them by chance."""
+        return (
+            not self.may_try(key, uid, now)
+            and self._known[key].seconds >= _NOT_BY_CHANCE * self._first
+        )
 
     def refused(self, key: JobKey, uid: str, text: str, now: float) -> bool:
         """Note a refusal; return whether that is news."""

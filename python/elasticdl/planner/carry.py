@@ -146,10 +146,12 @@ def _other_pod(scene: Scene, pod: Pod) -> None:
     if pod.node:
         if (node := room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
             return
-        if pod.leaving and not scene.lingers(pod):
-            room.hold(shape, node)
-        else:
+        if not pod.leaving:
             room.take(shape, node)
+        elif scene.lingers(pod):
+            room.hold_on(shape, node)
+        else:
+            room.hold(shape, node)
     elif not pod.leaving and not pod.gated:
         scene.asks.append(
             Ask(
@@ -294,7 +296,7 @@ def _worker(scene: Scene, crew: Crew, pod: Pod) -> Worker:
 def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> None:
     job = crew.job
     alive = [pod for pod in pods if not pod.leaving]
-    grant = grant_of(job, asked, scene.now)
+    grant = grant_of(job, None if job.refused else asked, scene.now)
     most = len(alive) + _MOST_UNMADE
     crew.floor, crew.cap = min(crew.floor, most), min(crew.cap, most)
     size = max(crew.floor, len(alive))
@@ -324,13 +326,16 @@ def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> 
 def _hold(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
     """Note workers that are to leave: soon their room is free, or it stays theirs."""
     late = {pod.name for pod in pods if scene.lingers(pod)}
-    crew.deaf = any(pod.name in late and not pod.leaving for pod in pods)
+    stays = any(pod.name in late and not pod.leaving for pod in pods)
+    crew.deaf = stays or crew.job.refused
     for pod in pods:
         if (node := scene.room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
             continue
         shape = _shape_of(scene.room, crew.job, pod)
-        if pod.name in late or (crew.deaf and not pod.leaving):
+        if crew.deaf and not pod.leaving:
             scene.room.take(shape, node)
+        elif pod.name in late:
+            scene.room.hold_on(shape, node)
         else:
             scene.room.hold(shape, node)
 

@@ -65,7 +65,7 @@ class Crew:
     waits: bool = False  # some of its pods have no node yet
     goes: bool = False  # some that are to leave have not begun to
     strays: bool = False  # one of its pods may not be where there is room for one
-    deaf: bool = False  # some have not begun to, long after they were to
+    deaf: bool = False  # some have not begun to, long after they were to, or cannot
     frozen: bool = False
     blocked: str = ""  # what of it has no room, though it goes before its workers
     cause: str = ""  # of its last change in this plan
@@ -156,6 +156,7 @@ class Crew:
             and not self.leave
             and not (self.probes and any(not one.bound for one in self.placed))
             and not self.blocked
+            and not self.job.refused
             and not self.job.resting
         )
 

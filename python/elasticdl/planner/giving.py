@@ -17,7 +17,7 @@ from elasticdl.planner.victims import RoomMaker
 def keep_bounds(scene: Scene) -> None:
     """Let workers go for which there is nothing to do, or that the user excludes."""
     for crew in scene.crews.values():
-        if not crew.part or crew.job.resting:
+        if not crew.part or crew.job.resting or crew.job.refused:
             continue
         while crew.size > crew.cap:
             leaver = min((*crew.unplaced, *crew.placed), key=_of_least_use)

@@ -8,7 +8,9 @@ job: its own edit, that its floor waits no more, or a node with room for more wo
 it than at any time at which one waited in vain. Anything else that comes and goes
 changes nothing, and one that was ended early for nothing is the longer not ended early
 again: however restless a cluster is, a job is tried a few times an hour. Where nobody
-made its pods (a quota, a queue), the first one that is made ends the pause at once.
+made its pods (a quota, a queue), the first one that is made ends the pause at once, and
+room elsewhere is no news; the more such jobs there are, the longer each one's pause is,
+so that all of them together cost the others no more than one does.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from elasticdl.planner.crew import Crew
 from elasticdl.planner.memory import Pause
 from elasticdl.planner.room import NOWHERE, Room
 from elasticdl.planner.view import Settings
+
+# However many wait in vain, each is tried again at some time.
+LONGEST_SECONDS = 86_400.0
 
 
 def chances(room: Room, crew: Crew) -> dict[str, int]:
@@ -40,10 +45,11 @@ def holds(pause: Pause, crew: Crew, now: float) -> bool:
 
 def _is_news(pause: Pause, crew: Crew) -> bool:
     known = dict(pause.chances)
-    return (
-        pause.asks != _asks(crew)
-        or (pause.stuck and not _waits(crew))
-        or any(count > known.get(name, 0) for name, count in crew.chances.items())
+    if pause.asks != _asks(crew) or (pause.stuck and not _waits(crew)):
+        return True
+    # It is no room that a job lacks whose pods nobody makes.
+    return not pause.unmade and (
+        any(count > known.get(name, 0) for name, count in crew.chances.items())
     )
 
 
@@ -64,6 +70,15 @@ def lately(last: Pause, settings: Settings, now: float) -> bool:
     return now < last.until + last.seconds + settings.unseen_seconds
 
 
+def rest_seconds(last: float, settings: Settings, *, among: int) -> float:
+    """Return for how long nothing is tried again: twice as long as the last time.
+
+    `among`: so many are tried in vain, each for itself. A user may have hundreds.
+    """
+    seconds = min(2 * last, settings.max_pause_seconds * among)
+    return min(max(seconds, settings.pause_seconds * among), LONGEST_SECONDS)
+
+
 def next_pause(
     crew: Crew,
     last: Pause | None,
@@ -72,12 +87,16 @@ def next_pause(
     now: float,
     *,
     unmade: int = 0,
+    among: int = 1,
 ) -> Pause:
-    """Return the pause of a job one of whose workers has just waited in vain."""
-    seconds = early = settings.pause_seconds
+    """Return the pause of a job one of whose workers has just waited in vain.
+
+    `among`: of so many jobs nobody makes the pods, where it is one of those.
+    """
+    seconds, early = rest_seconds(0.0, settings, among=among), settings.pause_seconds
     most, known = settings.max_pause_seconds, crew.chances
     if last and lately(last, settings, now) and last.asks == _asks(crew):
-        seconds = min(2 * last.seconds, most)
+        seconds = rest_seconds(last.seconds, settings, among=among)
         ended_early = now < last.until and not crew.pause
         early = min(2 * last.early, most) if ended_early else last.early
         before = dict(last.chances)

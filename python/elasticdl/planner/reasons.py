@@ -18,7 +18,7 @@ def reason(scene: Scene, crew: Crew) -> str:
     if crew.cause:
         return crew.cause
     if crew.deaf:
-        return "was asked to let workers go, and its master does not"
+        return _of_deaf(crew)
     if crew.blocked or crew.unplaced:
         return _waits(crew)
     if any(one.index >= 0 and _waits_for_others(scene, one) for one in crew.placed):
@@ -26,6 +26,12 @@ def reason(scene: Scene, crew: Crew) -> str:
     if crew.size > crew.before:
         return "grew into free room"
     return _what_holds(scene, crew)
+
+
+def _of_deaf(crew: Crew) -> str:
+    if crew.job.refused:
+        return "its grants are refused: the controller's log says why"
+    return "was asked to let workers go, and its master does not"
 
 
 def _waits_for_others(scene: Scene, worker: Worker) -> bool:

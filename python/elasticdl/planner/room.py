@@ -255,6 +255,16 @@ class Room:
             held[i] += need
             self.leaving[i] += need * counts
 
+    def hold_on(self, shape: Shape, node: int) -> None:
+        """Note a pod that leaves late: its room is not soon free, its part is.
+
+        Nobody else has to leave for the ceiling because it takes so long.
+        """
+        self.leave_alone(shape, node)
+        counts = self.counts[node]
+        for i, need in shape.needs:
+            self.leaving[i] += need * counts
+
     def _freer(self, node: int) -> None:
         for shape in self._alike.values():
             if node in shape.nodes:

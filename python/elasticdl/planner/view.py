@@ -185,6 +185,8 @@ class Job:
     granted: int | None = None  # by the grant in force; None without one
     leave: tuple[int, ...] = ()  # named by it
     until: float = 0.0  # its end
+    # Grants for it are refused again and again: its master hears of none.
+    refused: bool = False
 
     @property
     def key(self) -> JobKey:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.giving import seat
 from elasticdl.planner.memory import Expected, Memory, Pause, Vain
-from elasticdl.planner.pausing import lately, next_pause
+from elasticdl.planner.pausing import lately, next_pause, rest_seconds
 from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Scene
 
@@ -59,13 +59,21 @@ def take_back(scene: Scene, memory: Memory) -> list[Pause]:
     """Take back what waits in vain; return the pauses, new and old."""
     known = {one.key: one for one in memory.pauses}
     expected = {one.key: one for one in memory.expected}
+    found = {
+        crew.key: _waits_in_vain(scene, crew, expected.get(crew.key))
+        for crew in scene.crews.values()
+    }
+    unmade = sum(
+        crew.given_up or found[crew.key][1] > 0 for crew in scene.crews.values()
+    )
     pauses = []
     for crew in scene.crews.values():
-        last, told = known.get(crew.key), expected.get(crew.key)
-        why, unmade = _waits_in_vain(scene, crew, told)
+        last, (why, lacks) = known.get(crew.key), found[crew.key]
         if why:
             crew.pause = next_pause(
-                crew, last, why, scene.settings, scene.now, unmade=unmade
+                *(crew, last, why, scene.settings, scene.now),
+                unmade=lacks,
+                among=unmade if lacks else 1,
             )
             crew.cause = f"a worker waited in vain: {why}"
             pauses.append(crew.pause)
@@ -199,14 +207,18 @@ def vain_of(scene: Scene, memory: Memory) -> tuple[Vain, ...]:
         for ask, node in scene.rooms
         if ask.made and scene.room.is_free(ask.shape, node)
     }
+    lasts = {pods: known.get(pods, Vain(pods)) for pods in sorted(scene.waiting)}
+    among = sum(pods in free or last.seconds > 0 for pods, last in lasts.items())
     found = (
-        _vain(scene, known.get(pods, Vain(pods)), pods in kept, is_free=pods in free)
-        for pods in sorted(scene.waiting)
+        _vain(scene, last, pods in kept, is_free=pods in free, among=max(1, among))
+        for pods, last in lasts.items()
     )
     return tuple(x for x in found if x.free_since or x.lost_since or x.seconds)
 
 
-def _vain(scene: Scene, last: Vain, is_kept: bool, *, is_free: bool) -> Vain:
+def _vain(
+    scene: Scene, last: Vain, is_kept: bool, *, is_free: bool, among: int
+) -> Vain:
     settings, now = scene.settings, scene.now
     if now < last.until:
         return last
@@ -222,6 +234,5 @@ def _vain(scene: Scene, last: Vain, is_kept: bool, *, is_free: bool) -> Vain:
             free_since=since if is_free else 0.0,
             lost_since=lost_since if is_kept else 0.0,
         )
-    seconds = min(2 * last.seconds, settings.max_pause_seconds)
-    seconds = max(seconds, settings.pause_seconds)
+    seconds = rest_seconds(last.seconds, settings, among=among)
     return Vain(last.pods, until=now + seconds, seconds=seconds)

@@ -128,6 +128,27 @@ def test_a_grant_whose_write_is_not_answered_keeps_back_no_other(server):
     deciding(server, story)
 
 
+def test_the_planner_is_told_whose_grants_are_refused_again_and_again(server):
+    server.scripts[JOBS] = [listing(config_map())]
+    server.scripts[WRITES] = [(422, {"kind": "Status", "message": "too long"})]
+    told = []
+
+    def planner(
+        view: ClusterView, memory: Memory, settings: Settings, now: float
+    ) -> Plan:
+        told.extend(job.refused for job in view.jobs)
+        return plan(view, memory, settings, now)
+
+    async def story(_: Clock) -> None:
+        await until(lambda: True in told)
+        later = len(told)
+        server.scripts[WRITES] = [(200, {})]
+        await until(lambda: False in told[later:])
+
+    deciding(server, story, planner)
+    assert told[0] is False
+
+
 def test_a_plan_that_took_longer_than_a_view_is_good_for_is_not_written(server):
     server.scripts[JOBS] = [listing(config_map())]
     passing, plans = [0.0], []

@@ -55,3 +55,16 @@ def test_what_was_refused_before_is_tried_after_the_others() -> None:
     refusals.refused(KEY, "uid", "no answer", 0.0)
     assert [one.key for one in refusals.in_order(due, 1.0)] == [other]
     assert [one.key for one in refusals.in_order(due, 5.0)] == [other, KEY]
+
+
+def test_a_job_refuses_its_grants_after_three_of_them_until_the_next_try() -> None:
+    refusals = Refusals(5.0)
+    for now in (0.0, 5.0):
+        refusals.refused(KEY, "uid", "forbidden", now)
+        assert not refusals.stands(KEY, "uid", now)
+    refusals.refused(KEY, "uid", "forbidden", 15.0)
+    assert refusals.stands(KEY, "uid", 34.0)
+    assert not refusals.stands(KEY, "another uid", 34.0)
+    assert not refusals.stands(KEY, "uid", 35.0)
+    refusals.taken(KEY)
+    assert not refusals.stands(KEY, "uid", 16.0)

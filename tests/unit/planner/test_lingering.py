@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elasticdl.planner.memory import Memory
 from elasticdl.planner.outcome import Plan
-from elasticdl.planner.view import Job, JobKey, Node, Pod, Template
+from elasticdl.planner.view import Job, JobKey, Node, Pod, Settings, Template
 
 from tests.unit.planner.build import (
     LOW,
@@ -132,3 +132,32 @@ def test_a_job_that_lets_its_workers_go_late_gives_way_again() -> None:
     assert sizes(again) == {"a": 4, "b": 1}
     assert JobKey("ml", "a") not in {one.key for one in again.memory.pauses}
     assert late.worker.priority == LOW
+
+
+def test_nobody_waits_for_a_job_whose_grants_are_refused() -> None:
+    refused = job("a", 1, 8, None, refused=True)
+    hears, two = job("c", 1, 8, 8), newcomer()
+    nodes = [node("n", 8), node("m", 8)]
+    pods = [*workers(refused, n=8), *workers(hears, m=8), waiting(two)]
+    found = made(cluster(*nodes, refused, hears, two, pods))
+    assert sizes(found) == {"a": 8, "c": 4, "b": 1}
+    assert why(found, "a") == "its grants are refused: the controller's log says why"
+
+
+def test_a_job_whose_grants_are_refused_is_given_no_room_and_has_its_floor() -> None:
+    refused = job("a", 2, 8, None, refused=True)
+    found = made(cluster(node("n", 8), refused, workers(refused, n=1)))
+    assert sizes(found) == {"a": 2}
+
+
+def test_nobody_else_leaves_for_the_ceiling_while_workers_take_minutes_to_go() -> None:
+    slow, other = replace(job("a", 1, 4, 4), leave=(7, 6, 5, 4)), job("c", 1, 8, 8)
+    gone = [replace(one, leaving=True) for one in workers(slow, n=8)[4:]]
+    pods = [*workers(slow, n=4), *gone, *workers(other, m=8), serving("s", 3, "o")]
+    nodes = (node("n", 8), node("m", 9), node("o", 3))
+    view = cluster(*nodes, slow, other, pods)
+    memory, settings = Memory(), Settings(ceilings=(("cpu", 0.75),))
+    for now in range(int(NOW), int(NOW) + 300, EVERY):
+        found = made(view, memory, now=now, settings=settings)
+        memory = found.memory
+        assert sizes(found) == {"a": 4, "c": 8}

@@ -16,6 +16,7 @@ from tests.unit.planner.build import (
     job,
     made,
     node,
+    serving,
     sizes,
     workers,
 )
@@ -149,3 +150,45 @@ def test_a_job_whose_minimum_is_beyond_that_is_granted_its_minimum() -> None:
     one, other = job("a", 99_000, 100_000, None), job("b", 1, 9, 1)
     found = made(cluster(node("n", 8), one, other, workers(other, n=1)))
     assert sizes(found)["a"] == 99_000
+
+
+def course_beside(
+    *others: Job | Pod, seconds: int = 7200, every: int = 20
+) -> list[int]:
+    """Return the sizes of job b, 1..80, beside what comes meanwhile and stays."""
+    memory, other = Memory(), job("b", 1, 80, 80)
+    nodes = [node(f"n{number}", 16) for number in range(5)]
+    found = []
+    for now in range(int(NOW), int(NOW) + seconds, every):
+        there = [
+            one
+            for one in others
+            if (one.arrived if isinstance(one, Job) else one.waiting_since) <= now
+        ]
+        size = other.granted or 0
+        on = {f"n{number}": (size + number) // 5 for number in range(5)}
+        view = cluster(*nodes, *there, other, workers(other, **on))
+        plan = made(view, memory, now=now)
+        memory, other = plan.memory, replace(other, granted=plan.sizes[OTHER])
+        found.append(plan.sizes[OTHER])
+    return found
+
+
+def test_twenty_jobs_that_nobody_makes_cost_others_little_more_than_one() -> None:
+    ghosts = [
+        replace(ghost(arrived=NOW + 35 * number), name=f"ghost-{number}")
+        for number in range(20)
+    ]
+    later = course_beside(*ghosts)[1800 // 20 :]
+    assert falls(later) <= 40
+    assert sum(later) / len(later) > 77
+
+
+def test_twenty_pods_that_no_node_takes_cost_others_little_more_than_one() -> None:
+    pods = [
+        serving(f"s-{number}", 2, waiting_since=NOW + 35 * number)
+        for number in range(20)
+    ]
+    later = course_beside(*pods)[1800 // 20 :]
+    assert falls(later) <= 80
+    assert sum(later) / len(later) > 77
