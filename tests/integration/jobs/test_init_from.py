@@ -6,7 +6,8 @@ from elasticdl.checkpoint.reshard import load_all
 from elasticdl.job.values.file import edit_values
 from elasticdl.testing.claims import check_whole
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+# Five jobs, one after the other, take a minute alone.
+pytestmark = [pytest.mark.usefixtures("unmeasured"), pytest.mark.timeout(400)]
 
 
 @pytest.fixture

@@ -17,6 +17,9 @@ from tests.prometheus.boards import (
 )
 from tests.prometheus.server import Prometheus
 
+# One job goes through all that is asked about; it takes a minute and a half alone.
+pytestmark = pytest.mark.timeout(400)
+
 NAME = "watched-group"
 
 

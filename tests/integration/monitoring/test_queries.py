@@ -19,6 +19,9 @@ from tests.prometheus.boards import (
 )
 from tests.prometheus.tools import program
 
+# One job goes through all that is asked about; it takes a minute and a half alone.
+pytestmark = pytest.mark.timeout(400)
+
 # worker.heartbeatSeconds, and how often the tests' Prometheus asks.
 HEARTBEAT_SECONDS = SCRAPE_SECONDS = 1.0
 
