@@ -26,7 +26,11 @@ def needs_of_group(job: JobSpec) -> list[Problem]:
         return _for_a_group_alone(job)
     if job.type is not JobType.TRAIN:
         return []
-    return [*_of_ps(job), *_of_size(job), *_of_rate(job)]
+    return [
+        *without_ps(job, pulls="all workers make each step together"),
+        *_of_size(job),
+        *_of_rate(job),
+    ]
 
 
 def _for_a_group_alone(job: JobSpec) -> list[Problem]:
@@ -63,7 +67,8 @@ def given(section: SpecModel) -> str:
     )
 
 
-def _of_ps(job: JobSpec) -> list[Problem]:
+def without_ps(job: JobSpec, *, pulls: str) -> list[Problem]:
+    """Return what is set for PS, of which a strategy has none; `pulls`: nor pulls."""
     problems = []
     of_ps = given(job.ps)
     if of_ps:
@@ -71,7 +76,8 @@ def _of_ps(job: JobSpec) -> list[Problem]:
             Problem(
                 "ps",
                 of_ps,
-                "nothing: with strategy `allReduce` there are no parameter servers",
+                f"nothing: with strategy `{job.strategy}` there are no parameter "
+                "servers",
                 "leave `ps` out, or write strategy: parameterServer",
             )
         )
@@ -80,7 +86,7 @@ def _of_ps(job: JobSpec) -> list[Problem]:
             Problem(
                 "worker.pullSteps",
                 str(job.worker.pull_steps),
-                "1: with strategy `allReduce` all workers make each step together",
+                f"1: with strategy `{job.strategy}` {pulls}",
                 "leave it out, or write strategy: parameterServer",
             )
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from elasticdl.job.spec.group import given
+from elasticdl.job.spec.group import without_ps
 from elasticdl.job.spec.kinds import JobType, Strategy, UpdateMode
 from elasticdl.job.spec.problems import Problem
 
@@ -45,31 +45,7 @@ def needs_of_local(job: JobSpec) -> list[Problem]:
             )
         )
     if job.type is JobType.TRAIN:
-        problems += _without_ps(job)
-    return problems
-
-
-def _without_ps(job: JobSpec) -> list[Problem]:
-    problems = []
-    of_ps = given(job.ps)
-    if of_ps:
-        problems.append(
-            Problem(
-                "ps",
-                of_ps,
-                "nothing: with strategy `local` there are no parameter servers",
-                "leave `ps` out, or write strategy: parameterServer",
-            )
-        )
-    if job.worker.pull_steps != 1:
-        problems.append(
-            Problem(
-                "worker.pullSteps",
-                str(job.worker.pull_steps),
-                "1: with strategy `local` nothing is pulled",
-                "leave it out, or write strategy: parameterServer",
-            )
-        )
+        problems += without_ps(job, pulls="nothing is pulled")
     return problems
 
 
