@@ -16,6 +16,7 @@ from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import NULL_INTEGER, Kind, SplitPlan, Stored
 from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import Registry
+from elasticdl.sql.running import losses
 from elasticdl.sql.running.session import Session
 from elasticdl.sql.running.statements import read
 
@@ -165,6 +166,18 @@ def test_a_table_takes_the_place_of_one_that_it_was_read_from(server, source, tm
     listed = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE "
     tables = execute(source, listed + "'people!_%' ESCAPE '!'")
     assert tables.rows == ()
+
+
+def test_views_are_seen_through_to_the_table_that_they_are_of(server, source):
+    """PostgreSQL puts no table in the place of one that a view is of."""
+    execute(source, "DROP TABLE IF EXISTS person")
+    execute(source, f"CREATE TABLE person AS {SERIES[server[0]]} LIMIT 50")
+    execute(source, "CREATE VIEW few AS SELECT n FROM person WHERE n < 9")
+    execute(source, "CREATE VIEW fewer AS SELECT few.n FROM few WHERE n < 5")
+    behind = losses.with_views(source, "SELECT * FROM -- of the day\n fewer")
+    assert [losses.reads(query, "person") for query in behind] == [False, False, True]
+    execute(source, "DROP VIEW fewer")
+    execute(source, "DROP VIEW few")
 
 
 def test_a_connection_that_the_server_ended_meanwhile_loses_no_answers(

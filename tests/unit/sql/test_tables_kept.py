@@ -15,7 +15,7 @@ from elasticdl.sql import planning
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import ColumnPlan, Head, Kind, LabelPlan, Schema, Stored
 from elasticdl.sql.registry import Description, Registry
-from elasticdl.sql.running import evaluate, gradients, predict
+from elasticdl.sql.running import evaluate, gradients, losses, predict
 from elasticdl.sql.running.session import Session
 
 ABOUT = Description(
@@ -75,7 +75,7 @@ def test_what_only_has_the_name_of_the_target_is_not_it(
     select: str, table: str
 ) -> None:
     """Each day's second run was refused: the table had other rows from the first."""
-    assert not predict.reads(select, table)
+    assert not losses.reads(select, table)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_only_has_the_name_of_the_target_is_not_it(
     ],
 )
 def test_a_target_is_found_however_it_is_named(select: str, table: str) -> None:
-    assert predict.reads(select, table)
+    assert losses.reads(select, table)
 
 
 @pytest.mark.parametrize("joined", ["JOIN orders o ON", ", orders o WHERE"])
@@ -263,3 +263,50 @@ def test_a_table_of_a_schema_is_no_column_of_a_table_called_as_the_schema(
     )
     session.source.execute("CREATE TABLE main (x INTEGER)", most_rows=1)
     prepared(session, f"{select} TO PREDICT main.guess USING m", tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("views", "select", "lost"),
+    [
+        (("young AS SELECT * FROM people WHERE x < 3",), "SELECT * FROM young",
+         "7 of its 10 rows"),
+        (("traits AS SELECT x FROM people",), "SELECT * FROM Traits t", "its `y`"),
+        (('"all of us" AS SELECT * FROM people',
+          'part AS SELECT * FROM /* here */ "all of us" WHERE x < 3'),
+         "SELECT * FROM part", "7 of its 10 rows"),
+    ],
+)  # fmt: skip
+def test_a_table_that_is_read_through_views_keeps_what_they_have_not(
+    session: Session, tmp_path: Path, views: tuple[str, ...], select: str, lost: str
+) -> None:
+    """Rows and true labels were gone: only the view's took the table's place."""
+    for view in views:
+        session.source.execute(f"CREATE VIEW {view}", most_rows=1)
+    with pytest.raises(DataError, match=f"people would lose {lost}: "):
+        prepared(session, f"{select} TO PREDICT people.guess USING m", tmp_path / "w")
+    assert len(rows_of(session, "SELECT y FROM people")) == 10
+
+
+def test_a_view_of_all_that_a_table_has_may_be_predicted_into_it(
+    session: Session, tmp_path: Path
+) -> None:
+    made = "CREATE VIEW every AS SELECT * FROM people"
+    session.source.execute(made, most_rows=1)
+    text = "SELECT * FROM every TO PREDICT people.guess USING m"
+    finished(session, prepared(session, text, tmp_path / "w"), tmp_path / "w", 10)
+    found = session.source.execute("SELECT * FROM people", most_rows=1)
+    assert found.names == ("x", "y", "guess", "probability")
+
+
+def test_a_macro_that_gives_a_table_is_seen_through(tmp_path: Path) -> None:
+    source = open_source("", folder=tmp_path)
+    for made in (
+        "CREATE TABLE people AS SELECT i AS x FROM range(10) t(i)",
+        "CREATE MACRO below(n) AS TABLE SELECT * FROM people WHERE x < n",
+    ):
+        source.execute(made, most_rows=1)
+    session = Session(source, Registry(tmp_path), lambda _: None, lambda _: None)  # type: ignore[arg-type, return-value]
+    text = "SELECT * FROM below(3) TO PREDICT people.guess USING m"
+    with pytest.raises(DataError, match="people would lose 7 of its 10 rows"):
+        prepared(session, text, tmp_path / "w")
+    source.close()

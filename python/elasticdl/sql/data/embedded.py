@@ -44,6 +44,13 @@ _GROUP_BYTES = 2**25  # Each thread has a row group in memory, some even two.
 _STREAMING = ("PROJECTION", "FILTER", "UNNEST", "UNION", "STREAMING_LIMIT", "RANGE",
               "STREAMING_WINDOW", "GENERATE_SERIES", "EMPTY_RESULT")  # fmt: skip
 _ONLY_READ = ("Permission denied", "Read-only file system")
+# A macro may be a table, too: FROM young().
+_VIEWS = (
+    "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal AND "
+    "contains(lower(?), lower(view_name)) UNION ALL "
+    "SELECT function_name, macro_definition FROM duckdb_functions() WHERE NOT internal "
+    "AND function_type = 'table_macro' AND contains(lower(?), lower(function_name))"
+)
 # Kinds of values whose size is not that of their type.
 _OF_ANY_SIZE = (Kind.TEXT, Kind.ARRAY, Kind.OTHER)
 
@@ -186,6 +193,10 @@ class Embedded:
     def held(self, name: str) -> Held | None:
         with interrupts(self.connection):
             return _held(self.connection, quoted(name))
+
+    def views(self, query: str) -> list[tuple[str, str]]:
+        found = self.connection.execute(_VIEWS, [query, query]).fetchall()
+        return [(name, behind) for name, behind in found]
 
     def has_schema(self, name: str) -> bool:
         asked = "SELECT count(*) FROM duckdb_schemas() WHERE lower(schema_name) = ?"

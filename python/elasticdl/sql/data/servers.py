@@ -230,6 +230,24 @@ class Server:
             raise self._failed(error, f"table {name} cannot be read") from None
         return Held(tuple(names), int(count))
 
+    def views(self, query: str) -> list[tuple[str, str]]:
+        import sqlalchemy
+        from sqlalchemy import exc
+
+        within, found = query.lower(), []
+        try:
+            inspector = sqlalchemy.inspect(self._engine)
+            named = [s for s in inspector.get_schema_names() if s.lower() in within]
+            there = [(s, v) for s in (None, *named) for v in _views(inspector, s)]
+        except (exc.SQLAlchemyError, NotImplementedError):  # who may not ask
+            return []
+        for schema, name in there:
+            if name.lower() in within:
+                with suppress(exc.SQLAlchemyError, NotImplementedError):  # may not look
+                    behind = inspector.get_view_definition(name, schema)
+                    found.append((name, str(behind or "")))
+        return found
+
     def has_schema(self, name: str) -> bool:
         import sqlalchemy
         from sqlalchemy import exc
@@ -321,6 +339,14 @@ def _empty_table(name: str, schema: str) -> Any:
     from sqlalchemy import Column, Integer, MetaData, Table
 
     return Table(name, MetaData(), Column("x", Integer), schema=schema or None)
+
+
+def _views(inspector: Any, schema: str | None) -> list[str]:
+    """Return the names of views, also of those that keep their rows."""
+    names = list(inspector.get_view_names(schema))
+    with suppress(NotImplementedError):  # of a dialect without
+        names += inspector.get_materialized_view_names(schema)
+    return names
 
 
 def _is_busy(error: BaseException) -> bool:

@@ -107,6 +107,12 @@ class Source(Protocol):
     def held(self, name: str) -> Held | None:
         """Return what a table has; None if there is none of that name."""
 
+    def views(self, query: str) -> list[tuple[str, str]]:
+        """Return names and definitions of views of which a query has the name.
+
+        Those into which nobody may look are not there.
+        """
+
     def has_schema(self, name: str) -> bool:
         """Whether tables may be in a schema of that name, in MySQL a database."""
 

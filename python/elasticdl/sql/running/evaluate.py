@@ -17,7 +17,8 @@ from elasticdl.sql.data.source import file_literal
 from elasticdl.sql.metrics import misfit
 from elasticdl.sql.plan import LABEL_FEATURE
 from elasticdl.sql.registry import Description
-from elasticdl.sql.running.predict import check_place, put, refuse_loss
+from elasticdl.sql.running.losses import refuse_loss
+from elasticdl.sql.running.predict import check_place, put
 from elasticdl.sql.running.session import Answer, Session, Table
 from elasticdl.sql.running.staging import stage, staged_in
 from elasticdl.sql.statements import Evaluate, Explain

@@ -18,7 +18,8 @@ from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import Head
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.explain import chosen, write_importance
-from elasticdl.sql.running.predict import check_place, prediction_fields, refuse_loss
+from elasticdl.sql.running.losses import refuse_loss
+from elasticdl.sql.running.predict import check_place, prediction_fields
 from elasticdl.sql.running.session import Answer, Bars, Session
 from elasticdl.sql.running.staging import stage
 from elasticdl.sql.statements import Explain

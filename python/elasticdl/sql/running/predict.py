@@ -7,9 +7,7 @@ Owns these parts, and where answers of all statements are put. Called by
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatch
+from collections.abc import Mapping
 from pathlib import Path
 
 from elasticdl.errors import DataError, SpecError
@@ -23,14 +21,12 @@ from elasticdl.sql.data.source import (
     file_literal,
     literal,
 )
-from elasticdl.sql.language.cut import without_comments
 from elasticdl.sql.plan import Head, Schema
 from elasticdl.sql.registry import Description
+from elasticdl.sql.running.losses import FILE_ENDINGS, refuse_loss
 from elasticdl.sql.running.session import Answer, KeptError, Session, Table, Told
 from elasticdl.sql.running.staging import stage, staged_in
 from elasticdl.sql.statements import Name, Predict
-
-_FILE_ENDINGS = (".parquet", ".csv")
 
 
 def prepare(
@@ -110,7 +106,7 @@ def finish(
             raise KeptError(f"{error}; the answers are kept in {out}") from error
         raise DataError(f"{error}; the answers are kept in {kept}") from error
     lines = [f"{number:,} rows with {_added(about, names)} in {table}"]
-    if not session.source.keeps_tables and not table.endswith(_FILE_ENDINGS):
+    if not session.source.keeps_tables and not table.endswith(FILE_ENDINGS):
         lines.append(
             f"{table} is in memory and gone at the end of this session; --db FILE "
             f'keeps it, or write TO PREDICT "{table}.parquet"'
@@ -121,7 +117,7 @@ def finish(
 def _refuse_schema(session: Session, statement: Predict) -> None:
     """Raise DataError where `mart.sales` seems to be a table of the schema `mart`."""
     table, column = statement.table, statement.column
-    if table is None or column is None or table.text.endswith(_FILE_ENDINGS):
+    if table is None or column is None or table.text.endswith(FILE_ENDINGS):
         return
     source = session.source
     if "." in table.text or not source.has_schema(table.text):
@@ -159,93 +155,6 @@ def _refuse_loss(
     )
 
 
-def refuse_loss(
-    session: Session,
-    select: str,
-    table: Name | None,
-    names: Sequence[str],
-    num_rows: int,
-    *,
-    answer: Names | None = None,
-) -> None:
-    """Raise DataError where a table that is read would come back with less in it.
-
-    As of `SELECT * FROM people WHERE age < 30 TO PREDICT people.guess`: what takes the
-    table's place are the rows and the columns of the SELECT, called `names`. A
-    probability right behind the prediction of an `answer` is of an answer before.
-    """
-    if table is None:
-        return
-    select = without_comments(select, session.source.engine)
-    if not reads(select, table.text):
-        return
-    if table.text.endswith(_FILE_ENDINGS):
-        held = embedded.held_in_file(Path(table.text).expanduser())
-    else:
-        held = session.source.held(table.text)
-    if held is None:
-        return
-    kept = {name.lower() for name in (*names, *_of_before(held.names, answer))}
-    gone = [f"`{name}`" for name in held.names if name.lower() not in kept]
-    lost = [f"its {', '.join(gone)}"] if gone else []
-    if held.num_rows > num_rows:
-        fewer = held.num_rows - num_rows
-        lost.append(f"{fewer:,} of its {held.num_rows:,} rows")
-    if not lost and held.num_rows < num_rows and _JOINS.search(select):
-        raise DataError(
-            f"{table.text} would have {num_rows:,} rows in place of {held.num_rows:,}: "
-            "a join gives some of them more than once, and others perhaps not at all; "
-            "name another table"
-        )
-    if lost:
-        raise DataError(
-            f"{table.text} would lose {' and '.join(lost)}: what is written takes its "
-            "place, and has none of them; name another table or column, or have all in "
-            "the SELECT"
-        )
-
-
-def _of_before(there: Sequence[str], answer: Names | None) -> Sequence[str]:
-    """Return a table's column that is the probability of an answer before, if any."""
-    if answer is None:
-        return ()
-    pair = [answer.prediction.lower(), answer.probability.lower()]
-    lower = [name.lower() for name in there]
-    at = lower.index(pair[0]) if pair[0] in lower else len(lower)
-    return pair[1:] if lower[at : at + 2] == pair else ()
-
-
-_FROM = r"\b(?:FROM|JOIN|TABLE)\b"
-# Also by a comma, as in `FROM a, b`.
-_JOINS = re.compile(
-    r"\bJOIN\b|\bFROM\s+[\w.\"`\[\]]+(?:\s+(?:AS\s+)?\w+)?\s*,", re.IGNORECASE
-)
-
-
-def reads(select: str, table: str) -> bool:
-    """Whether a query without comments seems to read a table; it is not parsed."""
-    if table.endswith(_FILE_ENDINGS):
-        name = Path(table).name
-        patterns = re.findall(r"'([^']*[*?\[][^']*)'", select)
-        return name in select or any(fnmatch(name, Path(p).name) for p in patterns)
-    begin = re.search(_FROM, select, re.IGNORECASE)
-    if begin is None:
-        return False
-    of, _, last = table.rpartition(".")
-    before = rf"(?:{_FROM}|[,.(])\s*(?:ONLY\s+)?[\"`\[']?"
-    named = re.compile(rf"{before}{re.escape(last)}(?!\w)", re.IGNORECASE)
-    return any(
-        not (one[0].startswith(".") and _are_others(select[: one.start()], of))
-        for one in named.finditer(select, begin.start())
-    )
-
-
-def _are_others(before: str, of: str) -> bool:
-    """Whether the word before a point is not the schema of a target's name."""
-    said, wanted = (re.search(r"(\w+)\W*$", text) for text in (before, of))
-    return bool(said and wanted and said[1].lower() != wanted[1].lower())
-
-
 def _added(about: Description, names: Names) -> str:
     if about.label.classes:
         return f"`{names.prediction}` and `{names.probability}`"
@@ -266,7 +175,7 @@ def check_place(session: Session, table: Name | None) -> None:
     """Raise DataError where an answer could not be put in place behind the job."""
     if table is None:
         return
-    if not table.text.endswith(_FILE_ENDINGS):
+    if not table.text.endswith(FILE_ENDINGS):
         session.source.check_table(table.text)
         return
     place = Path(table.text).expanduser()
@@ -281,7 +190,7 @@ def put(session: Session, table: str, parquet: Path, came: Schema = NO_COLUMNS) 
 
     `came` is the query that gave some of the columns.
     """
-    if not table.endswith(_FILE_ENDINGS):
+    if not table.endswith(FILE_ENDINGS):
         return session.source.put_table(table, parquet, came)
     place = Path(table).expanduser()
     aside = place.with_name(f".{place.name}.tmp")
