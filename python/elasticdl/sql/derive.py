@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,8 @@ _NEARLY_UNIQUE = 0.9  # Distinct values to rows: names, addresses, ids as text.
 _FEW_ROWS = 100  # Below so many rows hardly anything repeats.
 _HASH_BUCKETS = 4_096
 _WHOLE = re.compile(r"[0-9]{1,18}")  # As the module reads parts of a text.
+# No code, as 00501, and no address, as 10.0.0.1.
+_AMOUNT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?:[.,][0-9]+)?")
 _FEW_LEVELS = 100  # Fewer of a number, and it says less than it did.
 _FAR = 2.0**-18  # A span to the largest value: float32 has 2 ** 24 steps up to that.
 MOST_CLASSES = 20  # Distinct whole numbers that are taken for classes, not amounts.
@@ -56,10 +58,30 @@ def derive(column: Column, preview: Preview) -> Derived | None:
     if column.kind is Kind.BOOLEAN:
         return Derived(Vocabularize(source), "boolean: by vocabulary")
     if column.kind is Kind.TEXT:
-        return Derived(*_of_text(source, _values(column, preview)))
+        values = _values(column, preview)
+        encoding, why = _of_text(source, values)
+        return Derived(encoding, why + _if_amounts(column.name, set(values)))
     if column.kind is Kind.ARRAY:
         return _of_array(column, preview)
     return None
+
+
+def _if_amounts(column: str, texts: Collection[str]) -> str:
+    """Return what makes numbers of texts that are all numbers, or "".
+
+    As in a table that was imported from a file: all of its columns are text, and where
+    a number is missing is one and the same other text, as an empty one.
+    """
+    others = [one for one in texts if not _AMOUNT.fullmatch(one.strip())]
+    if len(texts) - len(others) <= MOST_CLASSES or len(others) > 1:
+        return ""
+    amount = in_sql(column)
+    for other in others:
+        told = other.replace("'", "''")
+        amount = f"nullif({amount}, '{told}')"
+    if any("," in text for text in texts):
+        amount = f"replace({amount}, ',', '.')"
+    return f"; if they are amounts: CAST({amount} AS DOUBLE) in the SELECT"
 
 
 def _of_array(column: Column, preview: Preview) -> Derived:

@@ -1,4 +1,4 @@
-"""Claims about numbers that differ by less than float32 holds."""
+"""Claims about numbers that are learned from as something else than amounts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elasticdl.sql.running.session import Session
 from elasticdl.sql.running.statements import run
 
 
-def said_of(tmp_path: Path, select: str) -> list[str]:
+def said_of(tmp_path: Path, select: str, word: str = "float32") -> list[str]:
     def run_job(*_: object) -> Any:
         raise AssertionError("no job is run here")
 
@@ -22,7 +22,7 @@ def said_of(tmp_path: Path, select: str) -> list[str]:
     session = Session(source, Registry(tmp_path), run_job, said.append, dry_run=dry)
     list(run(session, f"SELECT {select} FROM range(500) s(i) LABEL y INTO m"))
     source.close()
-    return [line for line in said if "float32" in line]
+    return [line for line in said if word in line]
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,32 @@ def test_categories_are_exact(tmp_path: Path, column: str) -> None:
     list(run(session, text))
     source.close()
     assert any("float32" in line for line in said) == (column == "t")
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("CAST(i AS VARCHAR)", "t"),
+        ("CASE WHEN i % 9 = 0 THEN '' ELSE '-' || i END", "nullif(t, '')"),
+        ("CASE i % 9 WHEN 0 THEN 'NA' WHEN 1 THEN NULL ELSE i || ',5' END",
+         "replace(nullif(t, 'NA'), ',', '.')"),
+    ],
+)  # fmt: skip
+def test_texts_that_are_numbers_are_told_with_what_makes_amounts_of_them(
+    tmp_path: Path, text: str, amount: str
+) -> None:
+    """All columns of a table that SQLite imported are text: ages became words."""
+    (line,) = said_of(tmp_path, f"{text} AS t, i % 2 AS y", "amounts")
+    assert line.startswith("t: text, ")
+    assert line.endswith(
+        f"; if they are amounts: CAST({amount} AS DOUBLE) in the SELECT"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["'0' || i", "i || '.1.2.3'", "'city ' || i", "CAST(i % 20 AS VARCHAR)",
+     "CASE WHEN i % 9 < 2 THEN 'c' || i % 9 ELSE '' || i END"],
+)  # fmt: skip
+def test_codes_and_words_are_texts(tmp_path: Path, text: str) -> None:
+    assert not said_of(tmp_path, f"{text} AS t, i % 2 AS y", "amounts")
