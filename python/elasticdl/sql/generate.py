@@ -44,6 +44,7 @@ from elasticdl.sql.writing.text import (
 
 _DTYPES = {Stored.FLOAT: "", Stored.INTEGER: "int64", Stored.TEXT: "string"}
 _MOST_SHOWN_CLASSES = 20
+_VOCABULARIES = "VOCABULARIES"  # The constant of a module with their folder.
 _MANY_WORKERS = ("ps", "allReduce")
 
 
@@ -171,7 +172,7 @@ def _constants(
     if writer.files:
         lines.append("FOLDER = Path(__file__).parent")
     if writer.large_files:
-        lines.append(f"VOCABULARIES = {literal(places.vocabularies)}")
+        lines.append(f"{_VOCABULARIES} = {literal(places.vocabularies)}")
     classes = _classes(plan, statistics)
     if classes:
         listed = [literal(value) for value in classes[:_MOST_SHOWN_CLASSES]]
@@ -183,6 +184,17 @@ def _constants(
     outputs = _num_outputs(plan, statistics)
     lines.append(f"OUTPUTS = {outputs}")
     return lines
+
+
+def with_vocabularies_in(files: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return a model's files, which look for large vocabularies in another folder."""
+    line = f"{_VOCABULARIES} = {literal(folder)}"
+    there = re.compile(rf"^{_VOCABULARIES} = .*/vocabularies.$", re.MULTILINE)
+    return {
+        # Files of the user's own have other folders.
+        name: there.sub(lambda _: line, text) if name.startswith("sql/") else text
+        for name, text in files.items()
+    }
 
 
 def _thresholds(plan: TrainPlan, statistics: Statistics) -> list[str]:

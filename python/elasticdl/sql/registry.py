@@ -115,6 +115,11 @@ class ModelVersion:
         return self.folder / "data"
 
     @property
+    def vocabularies_dir(self) -> Path:
+        """The vocabularies that are too large for its module."""
+        return self.data_dir / "vocabularies"
+
+    @property
     def is_whole(self) -> bool:
         """Whether it is trained."""
         if not self.model_file.exists():

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
+from elasticdl.errors import JobError
+from elasticdl.job.values.document import ValuesFile
 from elasticdl.sql.plan import Head, Kind, LabelPlan, Schema
-from elasticdl.sql.registry import Description, Registry, write_description
+from elasticdl.sql.registry import (
+    Description,
+    ModelVersion,
+    Registry,
+    write_description,
+)
+from elasticdl.sql.running.session import Session
+from elasticdl.sql.running.statements import run
+from elasticdl.sql.running.train import described, prepare, write_files
+
+from tests.unit.sql.ready import read
 
 _ABOUT = Description((), LabelPlan("y", Kind.INTEGER, Head.BINARY), Schema(()), "x")
 
@@ -94,3 +110,31 @@ def test_what_a_killed_process_left_of_a_version_is_gone_with_the_next(
     ]
     assert _added(registry) == "m@1"
     assert sorted(p.name for p in (tmp_path / "m" / "1").iterdir()) == ["model.json"]
+
+
+def test_a_registry_may_be_moved_with_its_large_vocabularies(
+    session: Session, tmp_path: Path
+) -> None:
+    """A PREDICT's job looked for them where the registry had been."""
+    text = (
+        "SELECT 'user ' || i // 2 AS user, i % 2 AS y FROM range(6000) t(i) TO TRAIN "
+        "DNNClassifier COLUMN VOCABULARIZE(user) LABEL y INTO m"
+    )
+    version = ModelVersion("m", 1, tmp_path / "before" / "m" / "1")
+    made = prepare(session, read(text), text, version)
+    write_files(version, read(text), made)
+    write_description(version, described(made, "duckdb"))
+    (tmp_path / "before").rename(tmp_path / "now")
+    asked: list[ValuesFile] = []
+
+    def run_job(values: ValuesFile) -> NoReturn:
+        asked.append(values)
+        raise JobError("no job is run here")
+
+    moved = replace(session, registry=Registry(tmp_path / "now"), run_job=run_job)
+    for verb in ("PREDICT USING m", "EVALUATE m WITH validation.metrics = 'AUC'"):
+        with pytest.raises(JobError):
+            list(run(moved, f"SELECT 'user 1' AS user, 1 AS y TO {verb}"))
+        module = asked[-1].job.model.files["sql/m.py"]
+        (place,) = re.findall(r'^VOCABULARIES = "(.*)"$', module, re.MULTILINE)
+        assert any(Path(place).iterdir())

@@ -16,7 +16,8 @@ from typing import Any
 from elasticdl.errors import DataError, JobError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.values.file import load_values
-from elasticdl.sql.registry import Description, read_description
+from elasticdl.sql.generate import with_vocabularies_in
+from elasticdl.sql.registry import Description, ModelVersion, read_description
 from elasticdl.sql.running import evaluate, explain, gradients, predict
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.running.staging import advised, job_name, job_of, said_of_job
@@ -75,15 +76,27 @@ def _no_rows(statement: Question, said: str) -> Told:
     return Told((said,))
 
 
+def _trained(version: ModelVersion) -> JobSpec:
+    """Return a version's training, with its model's files where they are now.
+
+    A registry may have been copied to another folder, or machine.
+    """
+    job = load_values(version.values_file).job
+    files = with_vocabularies_in(job.model.files, str(version.vocabularies_dir))
+    model = job.model.model_copy(update={"files": files})
+    return job.model_copy(update={"model": model})
+
+
 def ask(session: Session, statement: Question) -> list[Answer]:
     """Run a statement here: rows, a job over them, the answer."""
     version = session.registry.find(statement.using.text)
     about = read_description(version)
     parts = parts_of(statement)
     with session.workspace() as folder:
-        trained = load_values(version.values_file).job
+        trained = _trained(version)
         changes = {
             "job.name": job_name(trained.name, parts.verb),
+            "job.model.files": trained.model.files,
             **parts.job_fields(statement, about, str(folder), trained),
             **said_of_job(statement),
         }

@@ -154,7 +154,7 @@ def prepare(
     places = Places(
         training=str(made.training),
         validation=str(made.validation) if made.num_validation else "",
-        vocabularies=str(folder / "vocabularies"),
+        vocabularies=str(version.vocabularies_dir),
         export=str(version.export_dir),
     )
     generated = _generated(plan, measured, places, own)
