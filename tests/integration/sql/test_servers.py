@@ -168,6 +168,28 @@ def test_a_table_takes_the_place_of_one_that_it_was_read_from(server, source, tm
     assert tables.rows == ()
 
 
+@pytest.mark.parametrize("begin", ["BEGIN", "START TRANSACTION", "begin /* */ work"])
+def test_what_is_rolled_back_is_as_it_was(server, source, begin):
+    """Each statement was kept at once; that ROLLBACK had nothing to do was not told."""
+    execute(source, "DROP TABLE IF EXISTS person")
+    execute(source, f"CREATE TABLE person AS {SERIES[server[0]]} LIMIT 50")
+    count = "SELECT count(*) FROM person"
+    for end, number in (("ROLLBACK", 50), ("COMMIT", 0), ("ROLLBACK", 0)):
+        execute(source, begin)
+        execute(source, "DELETE FROM person")
+        assert execute(source, count).rows == ((0,),)
+        execute(source, end)
+        assert execute(source, count).rows == ((number,),)
+    with pytest.raises(DataError, match="nothing to roll back: no transaction is op"):
+        execute(source, "ROLLBACK")
+    execute(source, "INSERT INTO person (n) VALUES (1)")
+    execute(source, begin)
+    execute(source, "DELETE FROM person")
+    with pytest.raises(DataError, match="transaction, which is rolled back now; COM"):
+        list(source.rows(count).__enter__().preview)
+    assert execute(source, count).rows == ((1,),)
+
+
 def test_views_are_seen_through_to_the_table_that_they_are_of(server, source):
     """PostgreSQL puts no table in the place of one that a view is of."""
     execute(source, "DROP TABLE IF EXISTS person")

@@ -11,6 +11,7 @@ from elasticdl.client.cluster.api import ClusterError
 from elasticdl.errors import ElasticDLError, JobError
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
+from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import Registry
 from elasticdl.sql.remote.flow import Remote
 from elasticdl.sql.remote.messages import read_step
@@ -51,3 +52,20 @@ def test_the_rows_of_a_job_that_is_out_of_sight_are_left_alone(
     with pytest.raises(type(error), match=str(error)):
         list(run(session, "SELECT * FROM t LABEL y INTO m"))
     assert place.steps == steps
+
+
+@pytest.mark.parametrize(
+    "begin", ["BEGIN", "start  transaction", "BEGIN IMMEDIATE", "BEGIN -- now\n WORK"]
+)
+def test_what_could_not_be_rolled_back_is_told_before_it_is_done(
+    tmp_path: Path, begin: str
+) -> None:
+    """Each statement has a pod: what ROLLBACK was to take back was kept."""
+    place = _Place(JobError("it failed"))
+    remote = Remote(place, "postgresql")
+    session = Session(
+        remote, Registry(tmp_path), place.run_job, print, elsewhere=remote
+    )
+    with pytest.raises(StatementError, match="nothing could be rolled back"):
+        list(run(session, f"{begin}; DELETE FROM t; ROLLBACK"))
+    assert not place.steps

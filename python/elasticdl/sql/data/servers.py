@@ -26,6 +26,7 @@ from elasticdl.sql.data.source import (
     one_line,
     schema_or_none,
 )
+from elasticdl.sql.data.transactions import Transaction
 from elasticdl.sql.plan import Column, Kind, Schema
 
 # What a URL names alone, where SQLAlchemy would look for a driver nobody installs.
@@ -104,6 +105,7 @@ class Server:
     _engine: Any
     secret: str = field(default="", repr=False)
     keeps_tables: bool = True
+    _transaction: Transaction = field(default_factory=Transaction)
 
     @property
     def engine(self) -> str:
@@ -114,6 +116,7 @@ class Server:
     def rows(self, select: str) -> Iterator[ServerRows]:
         from sqlalchemy import exc
 
+        self._transaction.give_up()
         try:
             with self._engine.connect() as connection:
                 options = {"stream_results": True, "no_parameters": True}
@@ -158,22 +161,22 @@ class Server:
         from sqlalchemy import exc
 
         try:
-            with self._engine.begin() as connection:
-                quiet = connection.execution_options(no_parameters=True)
-                result = quiet.exec_driver_sql(sql)
-                if not result.returns_rows:
-                    return Answer((), (), changed=result.rowcount)
-                names = tuple(result.keys())
-                rows = tuple(map(tuple, result.fetchmany(most_rows + 1)))
-                result.close()
+            held = self._transaction.connection(self._engine, sql)
+            if held is None:
+                with self._engine.begin() as connection:
+                    return _answer(connection, sql, most_rows)
+            try:
+                return _answer(held, sql, most_rows)
+            finally:
+                self._transaction.after(sql)
         except exc.SQLAlchemyError as error:
             raise DataError(one_line(_original(error), self.secret)) from None
-        return Answer(names, rows[:most_rows], len(rows) > most_rows)
 
     def check_table(self, name: str) -> None:
         import sqlalchemy
         from sqlalchemy import exc
 
+        self._transaction.give_up()
         schema, _, last = name.rpartition(".")
         try:
             if self.engine == "postgresql":
@@ -327,7 +330,20 @@ class Server:
         )
 
     def close(self) -> None:
+        self._transaction.close()
         self._engine.dispose()
+
+
+def _answer(connection: Any, sql: str, most_rows: int) -> Answer:
+    """Run a statement; its first rows, or how many it changed."""
+    quiet = connection.execution_options(no_parameters=True)
+    result = quiet.exec_driver_sql(sql)
+    if not result.returns_rows:
+        return Answer((), (), changed=result.rowcount)
+    names = tuple(result.keys())
+    rows = tuple(map(tuple, result.fetchmany(most_rows + 1)))
+    result.close()
+    return Answer(names, rows[:most_rows], len(rows) > most_rows)
 
 
 def _aside(name: str) -> str:

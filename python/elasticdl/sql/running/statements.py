@@ -12,6 +12,7 @@ from typing import Any
 
 from elasticdl.errors import NotFoundError, SpecError
 from elasticdl.sql import attributes, clauses, planning
+from elasticdl.sql.data.transactions import begins
 from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.registry import ModelVersion, Registry, read_description
 from elasticdl.sql.running import ahead
@@ -54,7 +55,9 @@ def read(session: Session, text: str) -> list[Statement]:
         problems += planning.check(one)
     if session.dry_run is not None:
         problems += _not_dry(statements, keeps_tables=source.keeps_tables)
-    if session.elsewhere is None:  # what a cluster has is known there
+    if session.elsewhere is not None:
+        problems += _apart(statements)
+    else:  # what a cluster has is known there
         problems += _unknown(parsed, session.registry)
         for one in statements:
             problems += own_model(one)[1] if isinstance(one, Train) else []
@@ -64,6 +67,17 @@ def read(session: Session, text: str) -> list[Statement]:
     if problems:
         raise StatementError(text, problems)
     return statements
+
+
+def _apart(statements: Sequence[Statement]) -> Iterator[Problem]:
+    """Yield what would be kept at once, as each statement has a pod of its own."""
+    for one in statements:
+        if isinstance(one, Plain) and begins(one.sql):
+            yield Problem(
+                one.at,
+                "in a cluster each statement has a session of its own, and is kept at "
+                "once: nothing could be rolled back; take the transaction out",
+            )
 
 
 def _unknown(

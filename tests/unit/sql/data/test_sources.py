@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -90,6 +91,35 @@ def test_an_open_transaction_is_told_in_a_sentence(source: Source) -> None:
     with pytest.raises(DataError, match="rolled back now; COMMIT it before"):
         _planned(source, "SELECT * FROM t LABEL y INTO m")
     assert source.execute("SELECT 1 AS x", most_rows=1).rows == ((1,),)
+
+
+@pytest.mark.parametrize("url", ["", "{}/t.duckdb", "sqlite:///{}/t.sqlite"])
+def test_what_is_rolled_back_is_as_it_was(tmp_path: Path, url: str) -> None:
+    """SQLite's rows were gone, as each statement was kept at once."""
+    source = open_source(url.format(tmp_path), folder=tmp_path)
+    count = "SELECT count(*) FROM t"
+
+    def after(*statements: str) -> Any:
+        for sql in statements:
+            source.execute(sql, most_rows=1)
+        return source.execute(count, most_rows=1).rows[0][0]
+
+    assert after("CREATE TABLE t (x INTEGER)", "INSERT INTO t VALUES (1), (2)") == 2
+    assert after("BEGIN", "DELETE FROM t") == 0
+    assert after("ROLLBACK") == 2
+    assert after("BEGIN", "DELETE FROM t WHERE x = 1", "COMMIT") == 1
+    after("BEGIN", "DELETE FROM t")
+    with pytest.raises(DataError, match="transaction, which is rolled back now; COM"):
+        source.check_table("u")
+    assert after() == 1
+    after("BEGIN", "DELETE FROM t")
+    with (
+        pytest.raises(DataError, match="transaction, which is rolled back now; COM"),
+        source.rows(count),
+    ):
+        pass
+    assert after() == 1
+    source.close()
 
 
 @pytest.mark.parametrize("order", ["", " ORDER BY a"])
