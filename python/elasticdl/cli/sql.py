@@ -112,7 +112,8 @@ def models_dir(args: argparse.Namespace) -> Path:
 
 def sql(args: argparse.Namespace) -> int:
     """Run the statements; stop at the first that fails."""
-    from elasticdl.sql.data.source import open_source
+    from elasticdl.sql.data.source import engine_of, open_source
+    from elasticdl.sql.running.statements import only_reads
 
     with _stoppable():
         if args.step is not None:
@@ -120,7 +121,10 @@ def sql(args: argparse.Namespace) -> int:
         text = _text(args)
         if is_cluster_asked(args):
             return _answered(_there(args), text, debug=args.debug)
-        source = open_source(args.db or args.environ.get(names.ENV_SQL_URL, ""))
+        url = args.db or args.environ.get(names.ENV_SQL_URL, "")
+        # A job of hours would keep others from reading the same database.
+        reading = text is not None and only_reads(text, engine_of(url))
+        source = open_source(url, reading=reading)
         try:
             return _answered(_session(args, source), text, debug=args.debug)
         finally:

@@ -6,6 +6,7 @@ import pytest
 from elasticdl.sql import planning
 from elasticdl.sql.clauses import parse
 from elasticdl.sql.problems import StatementError, in_one_line
+from elasticdl.sql.running.statements import only_reads
 from elasticdl.sql.statements import Evaluate, Plain, Predict, Train
 from hypothesis import given
 from hypothesis import strategies as st
@@ -197,3 +198,20 @@ def test_the_failure_of_a_job_is_one_line() -> None:
         "ValueError: ranks"
     )
     assert in_one_line("") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("SELECT * FROM t LABEL y INTO m; SELECT * FROM t TO PREDICT USING m", True),
+        ('SHOW MODELS; SELECT * FROM t TO EXPLAIN m INTO "i.csv"', True),
+        ('SELECT * FROM t TO PREDICT "p.parquet" USING m', True),
+        ("SELECT * FROM t TO PREDICT p.guess USING m", False),
+        ("SELECT * FROM t TO EVALUATE m INTO figures", False),
+        ("SELECT * FROM t LABEL y INTO m; SELECT nextval('s')", False),
+        ("SELECT * FROM t TO PREDICT WITH", False),
+        ("SELECT 'open", False),
+    ],
+)
+def test_statements_that_only_read_are_known(text: str, reads: bool) -> None:
+    assert only_reads(text, "duckdb") == reads

@@ -66,8 +66,17 @@ def import_duckdb() -> Any:
     return duckdb
 
 
-def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) -> Any:
-    """Return a connection with bounded memory that downloads nothing."""
+def connect(
+    path: str = "",
+    *,
+    spill: Path | None = None,
+    ordered: bool = True,
+    reading: bool = False,
+) -> Any:
+    """Return a connection with bounded memory that downloads nothing.
+
+    One that is for `reading` leaves a database's file to others that read it.
+    """
     duckdb = import_duckdb()
     config: dict[str, Any] = {
         "memory_limit": MEMORY_LIMIT,
@@ -80,7 +89,7 @@ def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) 
     if spill is not None:
         config["temp_directory"] = str(spill / "spill")
     try:
-        connection = _opened(path or ":memory:", config)
+        connection = _opened(path or ":memory:", config, reading=reading)
         # It is on without a script (python -c, notebooks), and writes to stdout.
         connection.execute("SET enable_progress_bar = false")
         return connection
@@ -88,10 +97,12 @@ def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) 
         raise failed(error, doing=f"{path}: cannot be opened") from error
 
 
-def _opened(path: str, config: dict[str, Any]) -> Any:
+def _opened(path: str, config: dict[str, Any], *, reading: bool) -> Any:
     """Open a database; only to be read where its file can only be read."""
     duckdb = import_duckdb()
     try:
+        if reading and Path(path).is_file():
+            return duckdb.connect(path, read_only=True, config=config)
         return duckdb.connect(path, config=config)
     except duckdb.IOException as error:
         refused = any(sign in str(error) for sign in _ONLY_READ)
@@ -117,9 +128,10 @@ def working(spill: Path) -> Iterator[Any]:
         shutil.rmtree(spill / "spill", ignore_errors=True)
 
 
-def open_embedded(path: str, *, folder: Path | None) -> Embedded:
+def open_embedded(path: str, *, folder: Path | None, reading: bool) -> Embedded:
     """Return the engine on a database file; without one its tables are in memory."""
-    return Embedded(connect(path, spill=folder), keeps_tables=bool(path))
+    connection = connect(path, spill=folder, reading=reading)
+    return Embedded(connection, keeps_tables=bool(path))
 
 
 @dataclass(frozen=True)

@@ -127,23 +127,28 @@ class Source(Protocol):
         """Close all connections."""
 
 
-def open_source(url: str, *, folder: Path | None = None) -> Source:
+def open_source(
+    url: str, *, folder: Path | None = None, reading: bool = False
+) -> Source:
     """Return the source of a URL or path; "" is an embedded engine without a file.
+
+    With `reading` nothing is written to it: others may read its file meanwhile.
 
     Raises DataError if a driver is missing or nothing answers.
     """
     from elasticdl.sql.data import embedded, servers
 
     if not url:
-        return embedded.open_embedded("", folder=folder)
+        return embedded.open_embedded("", folder=folder, reading=False)
     if url.startswith("duckdb://"):
-        return embedded.open_embedded(url.removeprefix("duckdb://"), folder=folder)
+        url = url.removeprefix("duckdb://")
+        return embedded.open_embedded(url, folder=folder, reading=reading)
     if "://" in url:
         return servers.open_server(url)
     path = Path(url).expanduser()
     if is_sqlite(path):
         return servers.open_server(f"sqlite:///{path}")
-    return embedded.open_embedded(str(path), folder=folder)
+    return embedded.open_embedded(str(path), folder=folder, reading=reading)
 
 
 def schema_or_none(

@@ -16,6 +16,7 @@ from elasticdl.sql.data.transactions import begins
 from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.registry import ModelVersion, Registry, read_description
 from elasticdl.sql.running import ahead
+from elasticdl.sql.running.losses import FILE_ENDINGS
 from elasticdl.sql.running.own import own_model
 from elasticdl.sql.running.questions import ask
 from elasticdl.sql.running.session import Answer, Session, Table, Told
@@ -26,6 +27,7 @@ from elasticdl.sql.statements import (
     DropModel,
     Evaluate,
     Explain,
+    Name,
     Plain,
     Predict,
     ShowModels,
@@ -67,6 +69,27 @@ def read(session: Session, text: str) -> list[Statement]:
     if problems:
         raise StatementError(text, problems)
     return statements
+
+
+def only_reads(text: str, engine: str) -> bool:
+    """Whether the statements of a text leave all tables as they are."""
+    try:
+        parsed, _ = clauses.parsed(text, engine)
+    except StatementError:  # told when they are read
+        return False
+    return all(map(_only_reads, parsed))
+
+
+def _only_reads(statement: Statement | None) -> bool:
+    match statement:
+        case None | Plain():
+            return False  # Who knows what the engine would do.
+        case Predict(table=Name() as table):
+            return table.text.endswith(FILE_ENDINGS)
+        case Evaluate(into=Name() as table) | Explain(into=Name() as table):
+            return table.text.endswith(FILE_ENDINGS)
+        case _:
+            return True
 
 
 def _apart(statements: Sequence[Statement]) -> Iterator[Problem]:

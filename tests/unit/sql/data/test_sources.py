@@ -457,3 +457,24 @@ def test_a_database_file_that_one_may_only_read_is_read(tmp_path: Path) -> None:
     read, refused = found.stdout.splitlines()
     assert read == "(0, 1, 2)"
     assert "read-only mode" in refused
+
+
+def test_a_database_that_is_only_read_may_be_read_by_others(tmp_path: Path) -> None:
+    """A second training of the same file was refused while the first one ran."""
+    place = str(tmp_path / "shop.duckdb")
+    made = open_source(place, folder=tmp_path)
+    made.execute("CREATE TABLE t AS SELECT i AS x FROM range(9) t(i)", most_rows=1)
+    made.close()
+    first = open_source(place, folder=tmp_path, reading=True)
+    with first.rows("SELECT * FROM t ORDER BY x") as rows:
+        assert rows.write(tmp_path / "rows.parquet") == 9
+        asked = (
+            "from elasticdl.sql.data.source import open_source; "
+            f"source = open_source({place!r}, reading=True); "
+            "print(source.execute('SELECT count(*) FROM t', most_rows=1).rows)"
+        )
+        second = subprocess.run(
+            [sys.executable, "-c", asked], capture_output=True, text=True, check=False
+        )
+    first.close()
+    assert second.stdout == "((9,),)\n", second.stderr
