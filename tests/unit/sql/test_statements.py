@@ -215,3 +215,10 @@ def test_the_failure_of_a_job_is_one_line() -> None:
 )
 def test_statements_that_only_read_are_known(text: str, reads: bool) -> None:
     assert only_reads(text, "duckdb") == reads
+
+
+def test_a_table_alone_is_a_query_in_the_originals_form_too() -> None:
+    """The engine was given our clause."""
+    (made,) = parse("TABLE employee LABEL income INTO m", "duckdb")
+    assert isinstance(made, Train)
+    assert made.select == "TABLE employee"

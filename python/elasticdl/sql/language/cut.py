@@ -232,7 +232,8 @@ def _cut_one(tokens: list[Token]) -> Cut:
 def _find(tokens: list[Token]) -> int | None:
     """Return the number of the token where our clauses begin, or None."""
     depth = 0
-    from_seen = tokens[0].word not in _QUERIES
+    # TABLE employee is SELECT * FROM employee.
+    from_seen = tokens[0].word == "TABLE" or tokens[0].word not in _QUERIES
     in_brackets = tokens[0].word == "("  # (SELECT ..) UNION (SELECT ..)
     label: int | None = None
     for i, token in enumerate(tokens):
