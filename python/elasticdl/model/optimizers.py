@@ -118,13 +118,12 @@ def optimizer_json(
 def base_learning_rate(optimizer: Any) -> float | None:
     """Return the optimizer's learning rate; None if it has none that can be set.
 
-    So it is with a schedule, and with the rates of the optimizers in a MultiOptimizer.
+    So it is with a schedule, a function, and the optimizers in a MultiOptimizer.
     """
     optimizer = inner_optimizer(optimizer)
     if hasattr(optimizer, "optimizers"):
         return None
-    schedule = getattr(optimizer, "_learning_rate", None)
-    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+    if callable(getattr(optimizer, "_learning_rate", None)):
         return None
     return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
 

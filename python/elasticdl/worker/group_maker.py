@@ -96,10 +96,10 @@ def _check_rate(rate: LearningRate, rule: RateRule) -> None:
     """Raise UserCodeError if the rate cannot follow the number of workers."""
     if rule is not RateRule.NONE and rate.at(0, 0) is None:
         raise UserCodeError(
-            f"allReduce.learningRate: got {rule}, expected none: the optimizer's rate "
-            "is a schedule inside of it, which nobody can multiply; give the optimizer "
-            "a number, and write the schedule as a LearningRateScheduler in the "
-            "module's `callbacks`"
+            f"allReduce.learningRate: got {rule}, expected none: the optimizer takes "
+            "its rate from a schedule or a function, or is several optimizers, and "
+            "nobody can multiply that; give it a number, and write the schedule as a "
+            "LearningRateScheduler in the module's `callbacks`"
         )
 
 

@@ -85,6 +85,23 @@ class Begins(keras.layers.Layer):
         return inputs
 
 """
+# Masks and tables that no step changes; the least float32 times two is none.
+CONSTANTS = """
+class Constants(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda kind, value: self.add_weight(
+            shape=(1 + np.size(value),), dtype=kind, trainable=False,
+            initializer=lambda shape, dtype: tf.cast([0, *np.ravel(value)], dtype))
+        self.table = make("float32", np.linspace(0, 1, 100) / 3)
+        self.masks = make("float32", [np.finfo("float32").min, -np.inf, np.nan])
+        self.wide = make("float64", 0.1)
+        self.short = make("bfloat16", 0.1)
+        self.half = make("float16", 6e4)
+
+    def call(self, inputs, training=False):
+        return inputs + keras.ops.sum(self.table)
+
+"""
 BEGINNING = Case("a flag", before=BEGINS, layers=middle("Begins()"))
 COUNTING = Case("counters", before=COUNTS, layers=middle("Counts()"))
 WEIGHTED_FUNCTION = """
@@ -264,6 +281,17 @@ def test_what_portions_train_otherwise_is_refused_before_the_first_step(
 ):
     with pytest.raises(UserCodeError, match=said):
         Member(module(case, "allReduce", 3, data), data, None)
+
+
+def test_state_that_no_portion_moves_stays_to_the_last_bit(module, data):
+    case = Case("constants", before=CONSTANTS, layers=middle("Constants()"))
+    members = [Member(module(case, "allReduce", 3, data), data, None) for _ in "123"]
+    variables = members[0].module.model.non_trainable_variables
+    before = [v.numpy() for v in variables]
+    for start in range(0, RECORDS, BATCH):
+        together(members, data[start : start + BATCH])
+    for variable, value in zip(variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value, err_msg=variable.path)
 
 
 def test_a_loss_with_random_numbers_is_not_held_to_its_digits(module, data):

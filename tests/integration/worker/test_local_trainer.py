@@ -11,6 +11,7 @@ from elasticdl.job.heartbeats import LocalSnapshot
 from elasticdl.job.tasks import ModelVersion
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.trainer import LocalTrainer
+from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.trainer import BatchPosition, InModel, NanLossError
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
@@ -239,3 +240,12 @@ def test_a_restored_checkpoint_goes_on_as_if_nothing_had_happened(
     train(resumed, batches[6:])
     for mine, theirs in zip(weights(again), undisturbed, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_rate_that_an_optimizer_computes_itself_is_set_by_nobody():
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.05, 2, 0.5)
+    for rate in (schedule, lambda: 0.05):
+        optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(rate))
+        found = LearningRate(optimizer, lambda version, epoch: None, lambda: 0.5)
+        assert found.at(0, 0) is None
+        found.set(found.at(0, 0))

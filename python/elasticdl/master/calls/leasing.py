@@ -214,12 +214,14 @@ class Leasing:
         failed = report.outcome == TaskOutcome.FAILED
         if not failed and not self._holds(member, report.lease_id):
             return False  # another one goes on with it
+        untouched = not failed and not report.records and not report.steps
         task = ledger.give_back(
             report.lease_id,
             cause="user code raised" if failed else "handed back",
             now=now,
             failed=failed,
-            untouched=not failed and not report.records and not report.steps,
+            untouched=untouched,
+            in_order=untouched and not report.error,
         )
         if task is None:
             return False

@@ -171,17 +171,14 @@ class Ledger:
         failed: bool = False,
         died: bool = False,
         untouched: bool = False,
+        in_order: bool = False,
     ) -> QueuedTask | None:
         """Put a task back; None if its lease has moved on. See TaskQueue.give_back."""
         if self.queue is None or lease_id not in self.queue.leased:
             return None
         event: Event = {"k": "back", "l": lease_id, "c": cause, "t": round(now, 3)}
-        if failed:
-            event["f"] = 1
-        if died:
-            event["x"] = 1
-        if untouched:
-            event["u"] = 1
+        said = {"f": failed, "x": died, "u": untouched, "o": in_order}
+        event |= {key: 1 for key, holds in said.items() if holds}
         task: QueuedTask | None = self._do(event)
         return task
 
@@ -408,6 +405,7 @@ class Ledger:
             failed="f" in event,
             died="x" in event,
             untouched="u" in event,
+            in_order="o" in event,
         )
 
     def _on_over(self, event: Event) -> None:

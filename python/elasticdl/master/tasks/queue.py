@@ -144,8 +144,12 @@ class TaskQueue:
         self._waiting_by_lease.pop(task.last_lease, None)
         return task
 
-    def _let_wait(self, task: QueuedTask) -> None:
+    def _let_wait(self, task: QueuedTask, *, in_order: bool = False) -> None:
+        """Put a task behind all that wait; `in_order`: but before those of later."""
         self._waiting[task.task_id] = task
+        if in_order:
+            for number in [n for n in self._waiting if n > task.task_id]:
+                self._waiting.move_to_end(number)
         if task.last_lease >= 0:
             self._waiting_by_lease[task.last_lease] = task.task_id
 
@@ -231,10 +235,13 @@ class TaskQueue:
         failed: bool = False,
         died: bool = False,
         untouched: bool = False,
+        in_order: bool = False,
     ) -> QueuedTask | None:
         """Put a leased task back for another worker; None if the lease has moved on.
 
         `untouched` says that no record of it was trained, so it is no replay.
+        `in_order`: it comes before later ones again, so that the order of a run does
+        not depend on who had it a moment. Not what could not be read: others go first.
         """
         leased = self._leases.pop(lease_id)
         if leased is None:
@@ -248,7 +255,7 @@ class TaskQueue:
             cause=cause,
         )
         self._blame(task)
-        self._let_wait(task)
+        self._let_wait(task, in_order=in_order)
         return task
 
     def _blame(self, task: QueuedTask) -> None:
@@ -356,7 +363,7 @@ class TaskQueue:
 
     @property
     def waiting(self) -> Collection[QueuedTask]:
-        """Tasks that came back and wait for a worker, first come first."""
+        """Tasks that came back and wait for a worker, in the order they will go."""
         return self._waiting.values()
 
     @property

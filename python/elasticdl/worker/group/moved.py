@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from elasticdl.model.variables import NamedVariable
 
 Floats = NDArray[np.float32]
+_FLOAT32_BYTES = 4
 
 
 class MovedState:
@@ -51,7 +52,7 @@ class MovedState:
         at = 0
         for item, before, sums in self._each():
             value = item.numpy()
-            part = _offset(value, before, sums=sums)
+            part = _offset(value, before)
             times = 1 if sums or _is_flag(before) else rows
             total[at : at + value.size] += np.float32(times) * part
             at += value.size
@@ -62,15 +63,14 @@ class MovedState:
         for item, before, sums in self._each():
             part = total[at : at + before.size] / np.float32(1 if sums else rows)
             at += before.size
+            part = part.reshape(before.shape)
             if _is_flag(before):
-                part = np.logical_xor(before, part.reshape(before.shape) > 0)
-                item.variable.assign(part)
-                continue
-            if _is_count(before):
-                part = np.rint(part)
-            if sums or _is_count(before):
-                part = before + part.reshape(before.shape).astype(before.dtype)
-            item.variable.assign(part.reshape(before.shape))
+                item.variable.assign(np.logical_xor(before, part > 0))
+            elif _is_count(before):
+                item.variable.assign(before + np.rint(part).astype(before.dtype))
+            else:
+                moved = _wide(before) + part
+                item.variable.assign(np.where(np.isfinite(before), moved, part))
 
     def _each(self) -> zip[tuple[NamedVariable, NDArray[Any], bool]]:
         return zip(self._items, self.before, self._sums, strict=True)
@@ -84,17 +84,24 @@ def _is_count(array: NDArray[Any]) -> bool:
     return array.dtype.kind in "iu"
 
 
-def _offset(value: NDArray[Any], before: NDArray[Any], *, sums: bool) -> Floats:
-    """Return what is exchanged: the value, or of sums and counts how far it moved.
+def _offset(value: NDArray[Any], before: NDArray[Any]) -> Floats:
+    """Return what is exchanged: how far a value moved, of flags whether they changed.
 
-    Of flags whether they changed.
-
-    A value that is no number yet, as of a smallest one that begins with infinity, has
-    no distance.
+    So what stays as it is does so to the last bit, however large it is. A value that is
+    no number yet, as of a smallest one that begins with infinity, has no distance: the
+    new value itself.
     """
     if _is_flag(before):
-        value = value != before
-    elif sums or _is_count(before):
-        # Unsigned numbers go below zero here as well.
-        value = value.astype(np.float64) - before.astype(np.float64)
-    return np.ravel(value).astype(np.float32)
+        found = value != before
+    else:
+        # Unsigned numbers go below zero here as well; infinity has moved by no number.
+        value = _wide(value)
+        with np.errstate(invalid="ignore"):
+            found = np.where(np.isfinite(before), value - _wide(before), value)
+    return np.ravel(found).astype(np.float32)
+
+
+def _wide(array: NDArray[Any]) -> NDArray[Any]:
+    """Return values in which sums and differences lose nothing of theirs."""
+    short = not _is_count(array) and array.dtype.itemsize <= _FLOAT32_BYTES
+    return array.astype(np.float32 if short else np.float64)

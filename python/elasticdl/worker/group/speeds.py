@@ -19,7 +19,8 @@ _NEWEST = 0.2  # weight of the newest share in the mean speed
 # Weights stay until one is so far off: records that were read ahead are of the share
 # that was expected.
 _CHANGE = 0.1
-_LEAST = 0.05  # of the fastest one's; a member without records would have no speed
+_LEAST = 0.05  # of the fastest one's
+_HOPE = 1.004  # with each step without records
 
 
 class Speeds:
@@ -33,6 +34,8 @@ class Speeds:
 
     def computed(self, records: int, seconds: float) -> None:
         """Note that a share of so many records took so long."""
+        if records <= 0:
+            self._own *= _HOPE
         if records <= 0 or seconds <= 0:
             return
         newest = records / seconds

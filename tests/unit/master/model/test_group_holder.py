@@ -334,6 +334,26 @@ def test_a_hand_back_of_one_that_led_is_no_answer_to_the_report_of_who_leads(
     assert not master.ledger.queue.leased
 
 
+def test_what_a_leader_hands_back_before_it_has_the_state_keeps_its_place(
+    master: Master,
+) -> None:
+    """It is given a task as its round begins, and tasks of before are void to it."""
+    (leader,) = group_of(master, 1)
+    leasing = Leasing(master.job, MasterMetrics())
+    for _ in range(3):
+        master.lease(leader)
+    position = master.ledger.queue.position()
+    master.ledger.rewind(position, applied={}, cause="lost", now=master.clock())
+    lease = master.lease(leader)
+    first = master.ledger.queue.leased[lease].task_id
+    back = replace(
+        done(lease), outcome=TaskOutcome.RETURNED, records=0, steps=0, rows=0
+    )
+    assert leasing.report(leader, back, now=master.clock()).accepted
+    again = [master.ledger.queue.leased[master.lease(leader)].task_id for _ in "123"]
+    assert again == [first, first + 1, first + 2]
+
+
 def test_one_that_led_is_not_told_to_drop_what_the_next_leader_goes_on_with(
     master: Master,
 ) -> None:

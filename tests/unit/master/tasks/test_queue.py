@@ -144,6 +144,20 @@ def test_untouched_task_that_comes_back_is_no_replay():
     assert not queue.lease(worker=1, lease_id=2, deadline=9.0).task.replay
 
 
+def test_a_task_that_was_only_read_ahead_comes_back_to_its_place():
+    # Who leads a group is given a task before it has its state, and hands it back.
+    queue = TaskQueue(plan(shards=(Shard("a", 0, 50),)))
+    for lease in (1, 2, 3):
+        queue.lease(worker=0, lease_id=lease, deadline=9.0)
+    queue.restore(queue.position())
+    first = queue.lease(worker=1, lease_id=4, deadline=9.0)
+    queue.give_back(4, cause="handed back", untouched=True, in_order=True)
+    assert queue.lease(worker=1, lease_id=5, deadline=9.0).task_id == first.task_id
+    # One that nobody can read now lets others go first.
+    queue.give_back(5, cause="handed back", untouched=True)
+    assert [task.task_id for task in drain(queue, first_lease=6)] == [1, 2, 0, 3, 4]
+
+
 def test_expired_lease_goes_back_to_the_queue():
     queue = TaskQueue(plan())
     queue.lease(worker=0, lease_id=1, deadline=300.0)

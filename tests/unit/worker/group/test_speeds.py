@@ -82,3 +82,31 @@ def test_members_come_to_need_the_same_time(cost: float) -> None:
             seconds[n] = cost + records * per_record[n]
             speeds[n].computed(records, seconds[n] * rng.uniform(0.97, 1.03))
     assert max(seconds.values()) <= 1.25 * min(seconds.values())
+
+
+@pytest.mark.parametrize(
+    ("records", "unit", "least"), [(32, 16, 16), (48, 16, 16), (8, 1, 3)]
+)
+def test_one_that_got_nothing_is_seen_too_when_it_is_fast_again(
+    records: int, unit: int, least: int
+) -> None:
+    """Of whole batches, or few records, a slow one's part may be none at all."""
+    speeds = {3: Speeds(follow=True), 5: Speeds(follow=True)}
+
+    def steps(number: int, *, slow: float) -> list[int]:
+        took = []
+        for _ in range(number):
+            words = {5: word(speeds[5])}
+            weights = speeds[3].weights(3, (3, 5), words)
+            plan = StepPlan(1, 0, records, weights=weights, unit=unit)
+            shared = dict(shares(plan, (3, 5)))
+            speeds[3].computed(shared.get(3, 0), shared.get(3, 0) * 0.001)
+            speeds[5].computed(shared.get(5, 0), shared.get(5, 0) * 0.001 * slow)
+            took.append(shared.get(5, 0))
+        return took
+
+    while_slow = steps(400, slow=30.0)
+    assert while_slow[-1] == 0
+    # To look costs little.
+    assert sum(1 for n in while_slow[100:] if n) <= 15
+    assert steps(800, slow=1.0)[-1] >= least
