@@ -118,7 +118,8 @@ class Stages:
         if callbacks is None:
             return
         try:
-            callbacks.check(export_dir=job.spec.export.dir)
+            if data.shards.get(DataKind.VALIDATION):  # else they do nothing
+                callbacks.check(export_dir=job.spec.export.dir)
             plan = data_plan.plan_of(
                 job.spec,
                 data.shards,
