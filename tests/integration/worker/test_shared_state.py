@@ -191,9 +191,7 @@ def test_what_a_step_keeps_is_the_layers_momentum(normed, batches_of):
     assert held.values.size == layout.size == 12
 
 
-def test_a_layer_with_state_may_stand_beside_a_regulariser(
-    definition, mlp, batches_of
-):
+def test_a_layer_with_state_may_stand_beside_a_regulariser(definition, mlp, batches_of):
     scaled = f"keras.layers.Normalization(), {DENSE[:-1]}, kernel_regularizer='l2')"
     module = definition(mlp.replace(DENSE, scaled))
     shared = non_trainable(module.model).shared

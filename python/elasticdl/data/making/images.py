@@ -141,7 +141,7 @@ class ImageRecords:
         with self._pillow.open(file) as image:
             pixels = image
             if image.mode in _DEEP:
-                pixels = self._to_eight_bits(file, image)
+                pixels = self._to_eight_bits(image)
             converted = pixels.convert("L" if self._is_grey else "RGB")
         if self._size is not None and converted.size != self._size:
             converted = converted.resize(self._size)
@@ -149,14 +149,14 @@ class ImageRecords:
         return found if found.ndim == 3 else found[:, :, np.newaxis]
 
     def _has_no_colour(self, image: tuple[Path, int]) -> bool:
-        """Whether an image is grey, by its header; of a broken one that is not asked."""
+        """Whether an image is grey, by its header; a broken one decides nothing."""
         try:
             with self._pillow.open(image[0]) as opened:
                 return opened.mode in _GREY
         except (OSError, ValueError, SyntaxError):
             return True
 
-    def _to_eight_bits(self, file: Path, image: Any) -> Any:
+    def _to_eight_bits(self, image: Any) -> Any:
         """Return a grey image of 16 bits as one of 8, as TensorFlow's decoders do.
 
         Pillow makes everything above 255 white. Raises ValueError for numbers that no

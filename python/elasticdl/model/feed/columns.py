@@ -7,7 +7,6 @@ Owns how an array, or text with its different values, becomes a tensor. Called b
 from __future__ import annotations
 
 import weakref
-from typing import Any
 
 import numpy as np
 import tensorflow as tf

@@ -9,7 +9,18 @@ def test_integers(cell):
 
 @pytest.mark.parametrize(
     "cell",
-    ["", " ", "1.", ".5", "0.5", "-2e-3", "NaN", "-inf", "18446744073709551616", "1" * 50],
+    [
+        "",
+        " ",
+        "1.",
+        ".5",
+        "0.5",
+        "-2e-3",
+        "NaN",
+        "-inf",
+        "18446744073709551616",
+        "1" * 50,
+    ],
 )
 def test_floats(cell):
     assert cell_type(cell) is ColumnType.FLOAT
