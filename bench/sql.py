@@ -267,8 +267,8 @@ def _to_tensors(place: Path, name: str) -> Callable[[], float]:
             found = reader.read(source, start, start + 1024, skip_bad=False).values
             if not isinstance(found, RowTable):
                 raise TypeError("the reader gave records without columns")
-            for column in found.columns.values():
-                tensors.tensor(column, stored=kind, shape=(1,), dtype=kind)
+            for key, column in found.columns.items():
+                tensors.tensor(column, name=key, stored=kind, shape=(1,), dtype=kind)
 
     return timed(run)
 

@@ -11,6 +11,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from elasticdl.cli.options.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
+from elasticdl.job.spec.base import MAX_NAME_LENGTH
 from elasticdl.job.words import ReplicaState
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.2  # Fine enough to catch the first step.
 _SCRAPE_SECONDS = 2.0  # A process that does not answer its metrics page is left out.
+_SUFFIX = "-profile"  # of the run's name
 _BAR = 20  # Cells of the largest part's bar.
 # The first steps of a process are slow and say nothing about the rest.
 _WARM_STEPS = 10
@@ -72,13 +75,17 @@ def profile(args: argparse.Namespace) -> int:
     from elasticdl.views.terminal.step_times import step_times
 
     launcher = client.launch(
-        _values(args), environ=args.environ, jobs_dir=args.jobs_dir, restart=True
+        values_of(args.file, args.overrides, steps=args.steps),
+        environ=args.environ,
+        jobs_dir=args.jobs_dir,
+        restart=True,
     )
     looks = Looks()
     outcome = _run(launcher, looks)
     if outcome.exit_code != ExitCode.OK:
         logs = launcher.job_dir.logs_dir
-        print(f"error: {outcome.message}; see {logs}", file=sys.stderr)
+        why = outcome.report.message if outcome.report else outcome.message
+        print(f"error: {why}; see {logs}", file=sys.stderr)
         return outcome.exit_code
     times = step_times(looks.of("worker"), looks.of("ps"))
     if times is None:
@@ -112,22 +119,32 @@ def _show(line: str) -> None:
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
-def _values(args: argparse.Namespace) -> ValuesFile:
+def values_of(file: Path, overrides: Sequence[str], *, steps: int) -> ValuesFile:
+    """Return the values of the run: what the job's own run leaves behind stays away.
+
+    It has a folder for checkpoints of its own, as one that holds another job's is
+    refused, tells nobody of its end, and listens where nobody else does.
+    """
     from elasticdl.job.values.file import load_values
 
-    named = load_values(args.file, overrides=args.overrides)
+    name = load_values(file, overrides=overrides).job.name
     return load_values(
-        args.file,
+        file,
         overrides=[
-            *args.overrides,
+            *overrides,
             "job.type=train",
-            f"job.name={named.job.name}-profile",
-            f"job.training.maxSteps={args.steps}",
+            f"job.name={name[: MAX_NAME_LENGTH - len(_SUFFIX)].rstrip('-')}{_SUFFIX}",
+            f"job.training.maxSteps={steps}",
             "job.training.epochs=0",
             "job.data.validation=",
+            "job.checkpoint.dir=",
             "job.checkpoint.everySeconds=0",
             "job.checkpoint.everySteps=0",
             "job.export.dir=",
+            "job.master.port=0",
+            "job.onEnd.command=[]",
+            "job.onEnd.webhook=",
+            "job.onEnd.webhookFrom=",
         ],
     )
 

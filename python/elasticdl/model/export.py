@@ -15,6 +15,7 @@ by the worker for EXPORT tasks. Knows nothing of checkpoints.
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import shutil
 import tempfile
@@ -25,6 +26,7 @@ from typing import Any
 import keras
 
 from elasticdl.errors import CheckpointError, UserCodeError
+from elasticdl.model.feed.call import functional_inputs
 from elasticdl.model.user_code import short
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 SAVED_MODEL = "savedModel"
 KERAS = "keras"
 _MARK = ".round"
+_ENDPOINT = "serve"  # as `model.export` names it; the first is `serving_default` too
 FILE_OF = {SAVED_MODEL: "saved_model", KERAS: "model.keras"}
 
 
@@ -152,12 +155,30 @@ def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> N
             model.optimizer.build(model.trainable_variables)
         model.save(path)
         return
-    subclassed = not getattr(model, "inputs", None)
-    signature = (
-        [input_signature] if subclassed and input_signature is not None else None
-    )
-    model.export(str(path), format="tf_saved_model", verbose=False,
-                 input_signature=signature)  # fmt: skip
+    signature = _signature(model, input_signature)
+    if signature is None:  # Keras asks the model's first call
+        model.export(str(path), format="tf_saved_model", verbose=False)
+        return
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    # `model.export` does not say that this is inference: layers that flip, turn or
+    # crop images train where nobody says so, and a server would answer by chance.
+    served = functools.partial(model, training=False)
+    archive.add_endpoint(_ENDPOINT, served, input_signature=signature)
+    archive.write_out(str(path), verbose=False)
+
+
+def _signature(model: keras.Model, given: Any) -> list[Any] | None:
+    """Return the specs of the model's argument, as `model.export` makes them."""
+    inputs = functional_inputs(model)
+    if inputs is None:
+        return None if given is None else [given]
+
+    def spec(tensor: Any) -> keras.InputSpec:
+        shape = (None, *tensor.shape[1:])
+        return keras.InputSpec(dtype=tensor.dtype, shape=shape, name=tensor.name)
+
+    return [keras.tree.map_structure(spec, inputs)]
 
 
 def _move(path: Path, target: Path, aside: Path) -> Path:

@@ -69,7 +69,8 @@ def state_layout(
             predictions = definition.call(features, training=True)
             definition.training_loss(features, labels, predictions)
 
-        found = measured_keeps(one_pass, (features, labels), others)
+        trained = definition.model.trainable_variables
+        found = measured_keeps(one_pass, (features, labels), others, trained)
         keeps.update({id(v): keep for v, keep in zip(others, found, strict=True)})
     return StateLayout(
         tuple(StateVariable(v.name, v.shape, keeps[id(v.variable)]) for v in shared)
@@ -77,12 +78,20 @@ def state_layout(
 
 
 def measured_keeps(
-    one_pass: Pass, batch: tuple[Any, Any], variables: Sequence[keras.Variable]
+    one_pass: Pass,
+    batch: tuple[Any, Any],
+    variables: Sequence[keras.Variable],
+    trained: Sequence[keras.Variable] = (),
 ) -> list[float]:
-    """Return by variable the share of its old value that its new one contains."""
+    """Return by variable the share of its old value that its new one contains.
+
+    `trained` are those that the pass may have regularisers of.
+    """
 
     def moved(shift: Any) -> list[Any]:
-        mapping = [(v, v.value + tf.cast(shift, v.value.dtype)) for v in variables]
+        # Regularisers ask the scope for the values.
+        mapping = [(v, v.value) for v in trained]
+        mapping += [(v, v.value + tf.cast(shift, v.value.dtype)) for v in variables]
         # The same random numbers in both: seeds, too, change in the scope alone.
         with keras.StatelessScope(mapping, collect_losses=True) as scope:
             one_pass(*batch)

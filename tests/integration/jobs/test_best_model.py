@@ -70,6 +70,20 @@ def value_of(path):
     return float(np.asarray(model.weights[0]).item())
 
 
+def test_best_weights_are_not_missed_where_nothing_is_evaluated(job, tmp_path) -> None:
+    write_data(tmp_path)
+    one = job(
+        "nothing-restored",
+        strategy="local",
+        model={"definition": "net.model", "files": {"net.py": RESTORING}},
+        data={"training": str(tmp_path / "train.csv"), "validation": ""},
+        training={"epochs": 1},
+        worker={"replicas": 1},
+    )
+    assert one.finish().steps > 0
+    assert "callbacks do nothing" in one.output
+
+
 @pytest.mark.parametrize(
     ("strategy", "workers"),
     [

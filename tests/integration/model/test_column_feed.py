@@ -8,6 +8,7 @@ import tensorflow as tf
 from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import open_reader
 from elasticdl.model.feed.columns import ColumnTensors
+from elasticdl.model.feeding import FeedError
 
 MODULE = """
 import keras
@@ -78,10 +79,41 @@ def test_a_files_own_dictionary_may_number_its_words_by_any_type(numbers, tmp_pa
     found = reader.read("a.arrow", 0, 4, skip_bad=False).values
     assert isinstance(found, RowTable)
     column = found.columns["city"]
-    made = ColumnTensors().tensor(column, stored=tf.string, shape=(1,), dtype=tf.string)
+    made = ColumnTensors().tensor(
+        column, name="city", stored=tf.string, shape=(1,), dtype=tf.string
+    )
     expected = [["köln"], ["bonn"], [""], ["köln"]]
     assert made.shape == (4, 1)
     assert [[v.decode()] for v in made.numpy()[:, 0]] == expected
+
+
+IDS = """
+import keras
+
+
+def model():
+    number = keras.Input((), name="id", dtype="int64")
+    rows = keras.layers.Embedding(10, 2)(number % 10)
+    network = keras.Model(number, keras.layers.Dense(1)(rows))
+    network.compile("sgd", "mse")
+    return network
+"""
+
+
+@pytest.mark.parametrize("wrong", [16777217.0, -123456789.0, float("nan")])
+@pytest.mark.parametrize("form", ["columns", "examples"])
+def test_an_id_that_was_rounded_to_a_float_is_not_trained_as_another(
+    wrong, form, built, feeder, tmp_path
+):
+    rows = pa.table({"id": [16777215.0, wrong], "label": [0, 1]})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    reader = open_reader("a.parquet", data_root=tmp_path)
+    found = reader.read("a.parquet", 0, 2, skip_bad=False).values
+    feed = feeder(built(IDS, "net.model"), metadata=reader.metadata)
+    with pytest.raises(FeedError, match=r"record 1 .*`id`.*write the column as int"):
+        list(feed.batches(found if form == "columns" else list(found)))
+    good = feed.batches(found[:1] if form == "columns" else list(found)[:1])
+    assert np.asarray(next(good).features).tolist() == [16777215]
 
 
 def _equal(one, other):

@@ -65,6 +65,28 @@ def test_a_subclassed_model_is_exported_by_its_features(built, tmp_path):
     np.testing.assert_allclose(loaded({"x": x}).numpy(), expected, rtol=1e-6)
 
 
+AUGMENTED = """
+import keras
+
+
+def model():
+    image = keras.Input((4, 4, 1), name="x")
+    turned = keras.layers.RandomFlip()(image)
+    moved = keras.layers.RandomTranslation(0.5, 0.5)(turned)
+    network = keras.Model(image, keras.layers.Dense(3)(keras.layers.Flatten()(moved)))
+    network.compile("adam", "mse")
+    return network
+"""
+
+
+def test_a_served_model_does_not_augment_what_it_is_asked(built, tmp_path):
+    definition = built(AUGMENTED, "net.model")
+    x = np.random.default_rng(0).normal(size=(20, 4, 4, 1)).astype(np.float32)
+    expected = definition.model(x, training=False).numpy()
+    (path,) = export_model(definition.model, tmp_path, ["savedModel"])
+    np.testing.assert_allclose(predict(path, x, "x"), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_a_second_export_takes_the_place_of_the_first(built, tmp_path):
     model = built(COMPILED, "net.model").model
     (tmp_path / "mine.txt").write_text("kept")

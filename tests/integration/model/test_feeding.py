@@ -411,6 +411,37 @@ def test_the_default_feed_reads_bytes_as_pixels(built, feeder):
     assert np.asarray(batch.features).tolist() == [[0.0, 1.0, 2.0, 255.0]]
 
 
+@pytest.mark.parametrize("mode", ["training", "prediction"])
+def test_text_is_not_taken_for_the_numbers_of_its_characters(mode, built, feeder):
+    text = COMPILED.replace("keras.Input((4,)", "keras.Input((1,)")
+    rows = [example(x=b"7", label=np.int64(1)), example(x=b"?", label=np.int64(1))]
+    with pytest.raises(UserCodeError, match=r"`x` is text or bytes"):
+        next(feeder(built(text, "net.model"), mode=mode).batches(rows))
+
+
+@pytest.mark.parametrize("mode", ["training", "prediction"])
+def test_bytes_of_another_length_make_no_other_records(mode, built, feeder):
+    rows = [example(x=bytes(8), label=np.int64(1))] * 2
+    with pytest.raises(FeedError, match="record 0"):
+        next(feeder(built(COMPILED, "net.model"), mode=mode).batches(rows))
+
+
+@pytest.mark.parametrize("mode", ["training", "prediction"])
+def test_a_csv_column_is_not_cut_into_an_inputs_shape(mode, built, feeder):
+    names = Metadata(column_names=("x", "label"))
+    feed = feeder(built(COMPILED, "net.model"), mode=mode, metadata=names)
+    with pytest.raises(UserCodeError, match=r"column `x` has one value per record"):
+        next(feed.batches([b"1,0"] * 4))
+
+
+def test_a_vector_of_ids_of_a_csv_keeps_them(built, feeder):
+    text = COMPILED.replace("keras.Input((4,)", "keras.Input((2,), dtype='int64'")
+    names = Metadata(column_names=("a", "b", "label"))
+    feed = feeder(built(text, "net.model"), metadata=names)
+    batch = next(feed.batches([b"16777217,9007199254740993,0"]))
+    assert np.asarray(batch.features).tolist() == [[16777217, 9007199254740993]]
+
+
 def test_a_csv_goes_into_one_vector_or_one_input_per_column(built, feeder):
     names = Metadata(column_names=("a", "b", "label", "c", "d"))
     rows = [b"1,2,0,3,4", b"5,6,2,7,8"]

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from elasticdl.job.tasks import LIVE
+from elasticdl.model.measures.portions import counts_up
 from elasticdl.model.state import non_trainable, read_state, write_state
 from elasticdl.model.state_keeps import keep_of, state_layout
 from elasticdl.worker.ps.shared_variables import SharedVariables
@@ -188,6 +189,17 @@ def test_what_a_step_keeps_is_the_layers_momentum(normed, batches_of):
     assert [v.keep for v in layout.variables] == [0.9, 0.9]
     held = SharedVariables(shared, layout)
     assert held.values.size == layout.size == 12
+
+
+def test_a_layer_with_state_may_stand_beside_a_regulariser(definition, mlp, batches_of):
+    scaled = f"keras.layers.Normalization(), {DENSE[:-1]}, kernel_regularizer='l2')"
+    module = definition(mlp.replace(DENSE, scaled))
+    shared = non_trainable(module.model).shared
+    layout = state_layout(module, shared, *next(batches_of(1)))
+    assert [v.keep for v in layout.variables] == [1.0, 1.0]  # nothing moves them
+    # The same where workers make steps together.
+    own = [v.variable for v in shared]
+    assert counts_up(module, own, *next(batches_of(1))) == [False, False]
 
 
 def test_a_model_without_state_sends_none(rig, batches_of):

@@ -1,7 +1,7 @@
 """Where a step's milliseconds go."""
 
 import pytest
-from elasticdl.cli.profile import picture
+from elasticdl.cli.profile import picture, values_of
 from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
 from elasticdl.views.terminal.step_times import figures_of, step_times
 from prometheus_client import generate_latest
@@ -70,3 +70,29 @@ def test_the_picture_fits_a_terminal():
     assert "compute" in text
     assert "beside the step" in text
     assert max(map(len, text.splitlines())) <= 90
+
+
+def test_a_profile_leaves_nothing_where_the_job_would_and_tells_nobody(tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        f"""
+kind: job
+job:
+  name: {"n" * 46}
+  model: {{definition: m.model}}
+  data: {{training: t, validation: v}}
+  checkpoint: {{dir: shared/checkpoints, everySteps: 5, initFrom: start}}
+  export: {{dir: out}}
+  master: {{port: 50001}}
+  onEnd: {{command: [deploy], webhook: "https://a.example/x"}}
+"""
+    )
+    job = values_of(file, ["training.batchSize=7"], steps=400).job
+    assert job.name == "n" * 38 + "-profile"
+    assert (job.checkpoint.dir, job.export.dir, job.data.validation) == ("", "", "")
+    assert (job.checkpoint.every_steps, job.checkpoint.every_seconds) == (0, 0)
+    assert (job.on_end.command, job.on_end.webhook) == ([], "")
+    assert job.master.port == 0
+    # What makes the steps what they are stays.
+    assert (job.checkpoint.init_from, job.training.batch_size) == ("start", 7)
+    assert job.training.max_steps == 400

@@ -145,7 +145,7 @@ def _made_plain(tree: Any) -> bool:
     from ruamel.yaml.scalarint import ScalarInt
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString, PlainScalarString
 
-    from elasticdl.job.values.file import kubernetes_reads_otherwise
+    from elasticdl.job.values.readings import kubernetes_reads_otherwise
 
     def differs(value: Any) -> bool:
         plain = type(value) is str or isinstance(value, PlainScalarString)

@@ -205,7 +205,7 @@ class _Files:
             yield from self._read(self.bad)
             return
         names = self._names()
-        self._types = tables.column_types(self._rows([]), len(names))
+        self._types = tables.column_types(self._rows([]), names)
         for row in self._rows(self.bad):
             yield tables.encode_row(names, self._types, row)
 

@@ -23,6 +23,9 @@ ENDINGS = frozenset(
     (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 )
 
+_DEEP = frozenset(("I", "I;16", "I;16L", "I;16B", "I;16N", "F"))  # modes of Pillow
+_GREY = _DEEP | {"1", "L"}
+
 
 @dataclass(frozen=True)
 class ImageFolder:
@@ -41,26 +44,42 @@ def find_images(folder: Path, *, seed: int) -> ImageFolder | None:
     """Return a folder's images in an order given by `seed`; None if there are none.
 
     They are shuffled because they lie sorted by class, in which order nothing can be
-    learned from them.
+    learned from them. Raises DataError if images lie deeper than classes do, which
+    would be left out.
     """
     if not folder.is_dir():
         return None
     by_class = {}
-    for sub in sorted(path for path in folder.iterdir() if path.is_dir()):
-        files = sorted(
-            file
-            for file in sub.iterdir()
-            if file.suffix.lower() in ENDINGS and not file.name.startswith(".")
-        )
+    # Hidden folders are caches of previews and the like, not classes.
+    folders = [path for path in _shown(folder) if path.is_dir()]
+    for sub in folders:
+        files = [file for file in _shown(sub) if _is_image(file)]
         if files:
             by_class[sub.name] = files
     if not by_class:
         return None
+    for sub in folders:
+        deep = next((file for file in sub.glob("*/**/*") if _is_image(file)), None)
+        if deep is not None:
+            raise DataError(
+                f"{deep}: an image in a folder of its own inside {sub.name}; expected "
+                f"the images of a class in one folder, as {sub / deep.name}; move it "
+                "there, or out of the source"
+            )
     images = [
         (file, label) for label, files in enumerate(by_class.values()) for file in files
     ]
     order = np.random.Generator(np.random.PCG64(seed)).permutation(len(images))
     return ImageFolder(tuple(by_class), tuple(images[i] for i in order))
+
+
+def _shown(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _is_image(file: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.parts[-2:])
+    return file.suffix.lower() in ENDINGS and not hidden and file.is_file()
 
 
 class ImageRecords:
@@ -71,7 +90,7 @@ class ImageRecords:
     ) -> None:
         """Take the images; `size` is (width, height), None for that of the first image.
 
-        Raises DataError if Pillow is missing.
+        They are grey if all of them are. Raises DataError if Pillow is missing.
         """
         try:
             self._pillow: Any = importlib.import_module("PIL.Image")
@@ -82,7 +101,7 @@ class ImageRecords:
             ) from error
         self._folder = folder
         self._size = size
-        self._mode = "L" if grayscale else ""
+        self._is_grey = True if grayscale else None
         self.shape: tuple[int, ...] = ()
         self.bad: list[BadRecord] = []
 
@@ -117,11 +136,37 @@ class ImageRecords:
             yield encode_example({"image": pixels.astype(np.float32), "label": label})
 
     def _decode(self, file: Path) -> NDArray[np.uint8]:
+        if self._is_grey is None:
+            self._is_grey = all(map(self._has_no_colour, self._folder.images))
         with self._pillow.open(file) as image:
-            if not self._mode:
-                self._mode = "L" if image.mode in ("1", "L") else "RGB"
-            converted = image.convert(self._mode)
+            pixels = image
+            if image.mode in _DEEP:
+                pixels = self._to_eight_bits(image)
+            converted = pixels.convert("L" if self._is_grey else "RGB")
         if self._size is not None and converted.size != self._size:
             converted = converted.resize(self._size)
-        pixels = np.asarray(converted, np.uint8)
-        return pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]
+        found = np.asarray(converted, np.uint8)
+        return found if found.ndim == 3 else found[:, :, np.newaxis]
+
+    def _has_no_colour(self, image: tuple[Path, int]) -> bool:
+        """Whether an image is grey, by its header; a broken one decides nothing."""
+        try:
+            with self._pillow.open(image[0]) as opened:
+                return opened.mode in _GREY
+        except (OSError, ValueError, SyntaxError):
+            return True
+
+    def _to_eight_bits(self, image: Any) -> Any:
+        """Return a grey image of 16 bits as one of 8, as TensorFlow's decoders do.
+
+        Pillow makes everything above 255 white. Raises ValueError for numbers that no
+        16 bits hold, since nothing says what their black and white are.
+        """
+        values = np.asarray(image)
+        deep = image.mode.startswith("I") and values.size > 0
+        if not deep or values.min() < 0 or values.max() >= 1 << 16:
+            raise ValueError(
+                f"its pixels are of Pillow's mode {image.mode}; expected whole numbers "
+                "of 8 or 16 bits; write it again as such"
+            )
+        return self._pillow.fromarray((values >> 8).astype(np.uint8))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,11 +38,9 @@ from elasticdl.job.values.overrides import (
     split_path,
 )
 from elasticdl.job.values.positions import find_positions, order_of, syntax_problem
+from elasticdl.job.values.readings import kubernetes_reads_otherwise, two_readings
 
 _MANY_MISTAKES = 100
-_OTHERWISE = re.compile(
-    r"y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF|[-+]?0[XBO][0-9A-Fa-f_]+"
-)
 
 
 def load_values(
@@ -154,15 +151,16 @@ def _parsed(
         return None, [Problem("", str(error), "YAML", "put the text in quotes", source)]
     if not isinstance(tree, dict):
         return None, [_not_a_mapping(tree, source)]
+    otherwise = [] if duplicates else two_readings(text, tree, source)
     applied, problems = _lay_over(tree, overrides)
     if not problems and not duplicates:
         try:
-            return validate(tree), []
+            values = validate(tree)
+            return (None, otherwise) if otherwise else (values, [])
         except (ValidationError, TypeError, ValueError, RecursionError):
             pass  # find_problems says what is wrong, with positions
     document = Document(tree, source, find_positions(text), tuple(applied))
-    problems.extend(find_problems(document))
-    return None, problems
+    return None, [*problems, *find_problems(document), *otherwise]
 
 
 def _lay_over(
@@ -266,14 +264,6 @@ def yaml_writer() -> YAML:
     yaml.width = 4096  # never fold a line that somebody wrote as one
     yaml.indent(mapping=2, sequence=4, offset=2)
     return yaml
-
-
-def kubernetes_reads_otherwise(text: str) -> bool:
-    """Whether a text without quotes is something else to Helm and kubectl.
-
-    They read YAML 1.1, where `on` is true; and numbers as Go has them.
-    """
-    return bool(_OTHERWISE.fullmatch(text))
 
 
 def _for_dump(value: Any) -> Any:

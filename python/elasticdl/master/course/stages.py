@@ -118,7 +118,10 @@ class Stages:
         if callbacks is None:
             return
         try:
-            callbacks.check(export_dir=job.spec.export.dir)
+            callbacks.check(
+                export_dir=job.spec.export.dir,
+                evaluates=bool(data.shards.get(DataKind.VALIDATION)),
+            )
             plan = data_plan.plan_of(
                 job.spec,
                 data.shards,

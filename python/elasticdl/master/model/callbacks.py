@@ -298,9 +298,12 @@ class CallbackSet:
         for callback in self.callbacks:
             callback.kept(metrics, target)
 
-    def check(self, *, export_dir: str) -> None:
-        """Raise UserCodeError if a callback keeps a model and no folder is named."""
-        for callback in self.callbacks:
+    def check(self, *, export_dir: str, evaluates: bool) -> None:
+        """Raise UserCodeError if a callback keeps a model and no folder is named.
+
+        Without evaluations none is kept.
+        """
+        for callback in self.callbacks if evaluates else ():
             if callback.exports and not export_dir:
                 raise UserCodeError(f"export.dir is empty, {callback.exports}")
 

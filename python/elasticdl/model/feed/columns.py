@@ -7,14 +7,33 @@ Owns how an array, or text with its different values, becomes a tensor. Called b
 from __future__ import annotations
 
 import weakref
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from elasticdl.data.formats.example_rows import Column, Distinct, Texts
 
+_MOST_WHOLE = 2**24  # Below it a 32-bit float is one whole number.
 _NUMPY = {tf.int64: np.int64, tf.float32: np.float32}
+
+
+def unrounded(values: tf.Tensor, name: str, dtype: tf.DType) -> tf.Tensor:
+    """Return a feature's values, which an Input of type `dtype` takes.
+
+    Where floats are to be integers (ids of a column that had missing values), they give
+    tf.errors.InvalidArgumentError if one may stand for several: no record is trained
+    as another id's.
+    """
+    if not (values.dtype.is_floating and dtype.is_integer):
+        return values
+    held = tf.reduce_all(tf.abs(values) < _MOST_WHOLE)
+    told = (
+        f"feature `{name}` is of 32-bit floats and the Input takes integers: from "
+        f"{_MOST_WHOLE} on such floats stand for several whole numbers, and NaN for "
+        "none; write the column as integers"
+    )
+    with tf.control_dependencies([tf.debugging.Assert(held, [told])]):
+        return tf.identity(values)
 
 
 class ColumnTensors:
@@ -37,9 +56,18 @@ class ColumnTensors:
         )
 
     def tensor(
-        self, column: Column, *, stored: tf.DType, shape: tuple[int, ...], dtype: Any
+        self,
+        column: Column,
+        *,
+        name: str,
+        stored: tf.DType,
+        shape: tuple[int, ...],
+        dtype: tf.DType,
     ) -> tf.Tensor:
-        """Return a column's rows, each of `shape`, as `dtype`."""
+        """Return a column's rows, each of `shape`, as `dtype`.
+
+        Raises tf.errors.OpError where `unrounded` does.
+        """
         if isinstance(column, Texts):
             # A file's own dictionary may number its values by other types.
             wide = np.int32 if np.can_cast(column.codes.dtype, np.int32) else np.int64
@@ -50,7 +78,8 @@ class ColumnTensors:
             )
         array = np.asarray(column).astype(_NUMPY[stored], copy=False)
         # A constant copies: what a reader keeps decoded must not be the step's.
-        return tf.cast(tf.constant(array.reshape(-1, *shape)), dtype)
+        values = tf.constant(array.reshape(-1, *shape))
+        return tf.cast(unrounded(values, name, dtype), dtype)
 
     def _values(self, distinct: Distinct) -> tf.Tensor:
         made = self._distinct.get(distinct)

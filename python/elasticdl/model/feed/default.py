@@ -23,7 +23,7 @@ from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import DataError, UserCodeError
 from elasticdl.model.feed.call import PREDICTION, functional_inputs
-from elasticdl.model.feed.columns import ColumnTensors
+from elasticdl.model.feed.columns import ColumnTensors, unrounded
 from elasticdl.model.user_code import did_you_mean
 
 LABEL_NAMES = ("label", "labels")
@@ -129,6 +129,7 @@ def column_parser(
         return parts.element(
             lambda wanted: tensors.tensor(
                 rows.columns[wanted.name],
+                name=wanted.name,
                 stored=wanted.stored,
                 shape=wanted.shape,
                 dtype=wanted.dtype,
@@ -187,6 +188,13 @@ def _shape_for(tensor: Any, name: str, count: int, stored: tf.DType) -> tuple[in
     known = math.prod(e for e in shape if e is not None)
     bytes_of_image = stored == tf.string and tensor.dtype != "string"
     unknown = sum(e is None for e in shape)
+    if bytes_of_image and (known == 1 or count != 1):
+        # `7` would be read as its character's number, 55.
+        raise UserCodeError(
+            f"feature `{name}` is text or bytes, and the model's input "
+            f"`{tensor.name}` takes numbers ({tensor.dtype}, shape {shape}); make the "
+            "column one of numbers, the Input dtype='string', or add a `feed`"
+        )
     if bytes_of_image and unknown == 0:
         return shape
     if unknown == 0 and known == count:
@@ -224,7 +232,10 @@ def _labels(
 def _convert(values: tf.Tensor, wanted: _Wanted) -> tf.Tensor:
     if wanted.stored == tf.string and wanted.dtype != tf.string:
         values = tf.io.decode_raw(values[:, 0], tf.uint8)
-    return tf.cast(tf.reshape(values, [-1, *wanted.shape]), wanted.dtype)
+    values = unrounded(values, wanted.name, wanted.dtype)
+    # Not -1: bytes of another length would make other records.
+    shaped = tf.reshape(values, [tf.shape(values)[0], *wanted.shape])
+    return tf.cast(shaped, wanted.dtype)
 
 
 @dataclass(frozen=True)
@@ -257,6 +268,12 @@ def _columns(inputs: Sequence[Any], metadata: Metadata, mode: str) -> _Columns:
         return _Columns(names, wanted, rest)
     for tensor in inputs:
         _pick(tensor.name, len(inputs), names, "column")
+        if math.prod(extent or 1 for extent in tensor.shape[1:]) != 1:
+            raise UserCodeError(
+                f"column `{tensor.name}` has one value per record, the model's input "
+                f"`{tensor.name}` takes shape {tuple(tensor.shape[1:])}; change the "
+                "Input's shape or add a `feed`"
+            )
     return _Columns(names, wanted, [])
 
 
@@ -297,9 +314,9 @@ def _csv_parser(inputs: Sequence[Any], metadata: Metadata, mode: str) -> Parser:
 
 def _default_of(name: str, columns: _Columns, types: dict[str, tf.DType]) -> Any:
     """Return decode_csv's default of a column: its type; empty fields are errors."""
-    if name in columns.together or name == columns.label:
+    if name == columns.label:
         return tf.constant([], tf.float32)
-    dtype = types.get(name)
+    dtype = next(iter(types.values())) if name in columns.together else types.get(name)
     if dtype is None or dtype == tf.string:
         return [""]  # a column nobody reads may hold anything
     # Ids beyond 2^24 would not survive a float.

@@ -152,7 +152,9 @@ def counts_up(
         return []
 
     def one(features: Any, labels: Any) -> Any:
-        with keras.StatelessScope([], collect_losses=True) as scope:
+        # Regularisers ask the scope for the values.
+        values = [(v, v.value) for v in definition.model.trainable_variables]
+        with keras.StatelessScope(values, collect_losses=True) as scope:
             out = definition.call(features, training=True)
             definition.training_loss(features, labels, out)
         return [

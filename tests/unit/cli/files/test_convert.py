@@ -177,7 +177,7 @@ def test_kubectl_reads_what_we_read() -> None:
 kind: job
 job:
   name: digits
-  model: {definition: a.b, params: {list: [off, 007]}}  # of model
+  model: {definition: a.b, params: {list: ["off", 7]}}  # of model
   data: {training: d}
   training: {epochs: 010}
   env: {DEBUG: on, SURE: "no"}

@@ -1,5 +1,6 @@
 import gzip
 import json
+import shutil
 import sys
 import zlib
 
@@ -129,6 +130,28 @@ def test_csv_columns_become_typed_features(tmp_path):
     assert details_of(tmp_path / "out")["columns"] == types
 
 
+def test_unsigned_ids_of_a_csv_keep_their_64_bits(tmp_path):
+    (tmp_path / "a.csv").write_text("id,label\n18446744073709551615,1\n7,0\n")
+    convert(str(tmp_path / "a.csv"), tmp_path / "out", ConvertOptions())
+    ids = [decode_example(record)["id"] for record in records_of(tmp_path / "out")]
+    assert [one.astype(np.uint64).tolist() for one in ids] == [[2**64 - 1], [7]]
+
+
+@pytest.mark.parametrize(
+    "line", [",1", "36893488147419103232,1", "-1,1\n18446744073709551615,1"]
+)
+def test_whole_numbers_of_a_csv_are_not_rounded_in_silence(line, tmp_path):
+    (tmp_path / "a.csv").write_text(f"id,label\n123456789,1\n{line}\n")
+    with pytest.raises(DataError, match=r"column 'id'.*123456789.*123456792"):
+        convert(str(tmp_path / "a.csv"), tmp_path / "out", ConvertOptions())
+
+
+def test_whole_numbers_that_floats_hold_may_be_missing(tmp_path):
+    (tmp_path / "a.csv").write_text("age,income\n41,1500000.25\n,16777219.5\n")
+    done = convert(str(tmp_path / "a.csv"), tmp_path / "out", ConvertOptions())
+    assert done.details["columns"] == {"age": "float", "income": "float"}
+
+
 def test_csv_lines_may_stay_text(tmp_path):
     source = tmp_path / "table.csv"
     source.write_text('a,b\n1,"x\ny"\n')
@@ -250,6 +273,56 @@ def test_a_broken_image_stops_or_is_left_out(photos, tmp_path):
     done = convert(str(photos), tmp_path / "out", ConvertOptions(skip_bad=True))
     assert done.num_records == 12
     assert done.bad[0].source.endswith("broken.png")
+
+
+def test_grey_images_of_16_bits_keep_their_shades(tmp_path):
+    from PIL import Image as pillow
+
+    (tmp_path / "scans" / "bone").mkdir(parents=True)
+    shades = (np.arange(64, dtype=np.uint16) * 1000).reshape(8, 8)
+    pillow.fromarray(shades).save(tmp_path / "scans" / "bone" / "0.png")
+    convert(str(tmp_path / "scans"), tmp_path / "out", ConvertOptions())
+    (record,) = records_of(tmp_path / "out")
+    assert decode_example(record)["image"].tolist() == (shades >> 8).ravel().tolist()
+
+
+def test_pixels_without_a_black_and_white_are_a_bad_image(tmp_path):
+    from PIL import Image as pillow
+
+    (tmp_path / "scans" / "bone").mkdir(parents=True)
+    heights = np.full((2, 2), 0.5, np.float32)
+    pillow.fromarray(heights).save(tmp_path / "scans" / "bone" / "0.tiff")
+    with pytest.raises(BadRecordError, match="8 or 16 bits"):
+        convert(str(tmp_path / "scans"), tmp_path / "out", ConvertOptions())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_grey_image_among_photos_takes_no_colour_from_them(seed, tmp_path):
+    from PIL import Image as pillow
+
+    folder = tmp_path / "photos" / "cat"
+    folder.mkdir(parents=True)
+    pillow.new("L", (2, 2), 7).save(folder / "0.png")
+    pillow.new("RGB", (2, 2), (200, 0, 0)).save(folder / "1.png")
+    options = ConvertOptions(seed=seed)
+    done = convert(str(tmp_path / "photos"), tmp_path / "out", options)
+    assert done.details["image_shape"] == [2, 2, 3]
+    found = {decode_example(r)["image"][0] for r in records_of(tmp_path / "out")}
+    assert found == {7, 200}
+
+
+def test_a_hidden_folder_is_no_class(photos, tmp_path):
+    (photos / ".previews").mkdir()
+    shutil.copy(photos / "cat" / "0.png", photos / ".previews")
+    done = convert(str(photos), tmp_path / "out", ConvertOptions())
+    assert done.details["classes"] == ["cat", "dog"]
+
+
+def test_images_deeper_than_their_class_are_not_left_out_in_silence(photos, tmp_path):
+    (photos / "bird" / "owl").mkdir(parents=True)
+    shutil.copy(photos / "cat" / "0.png", photos / "bird" / "owl")
+    with pytest.raises(DataError, match="inside bird"):
+        convert(str(photos), tmp_path / "out", ConvertOptions())
 
 
 def test_a_missing_pillow_is_told(photos, tmp_path, monkeypatch):
