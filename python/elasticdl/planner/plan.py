@@ -117,7 +117,11 @@ def _again_at(
         for one in memory.fairness.tried
         if one.frame == scene.frame and one.situation != scene.situation
     ]
-    times += [one.since + one.seconds for one in memory.going]
+    for leaver in memory.going:
+        times += [
+            leaver.since + leaver.seconds,
+            leaver.since + settings.max_pause_seconds,
+        ]
     kept = {ask.pods for ask, _ in scene.rooms}
     for vain in memory.vain:
         times += [vain.in_vain_at(settings.unseen_seconds), vain.until]

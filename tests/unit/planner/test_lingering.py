@@ -232,6 +232,8 @@ def test_a_worker_that_never_goes_keeps_its_job_from_giving_way_for_minutes() ->
     stuck, two = job("a", 1, 8, 7), newcomer()
     pods = [*workers(stuck, n=7), worker(stuck, 9, "m", leaving=True)]
     nodes = [node("n", 7), node("m", 1)]
+    found, _ = after(100, nodes, [stuck], pods)
+    assert found.again_at == NOW + 600
     found, _ = after(700, nodes, [stuck], pods)
     view = cluster(*nodes, stuck, two, pods, waiting(two))
     assert sizes(made(view, found.memory, now=NOW + 705)) == {"a": 3, "b": 1}
