@@ -20,7 +20,6 @@ from elasticdl.planner.pausing import (
     holds,
     inherited,
     known_pauses,
-    patience,
 )
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.scene import Ask, Scene
@@ -72,8 +71,7 @@ def scene_of(
         situation(view, jobs_on_nodes, room.nodes),
     )
     scene.on_node = [[] for _ in room.nodes]
-    scene.were_going = {one.pod: one for one in memory.going}
-    scene.patience = patience(view, scene.were_going, settings, now)
+    scene.were_going = dict(memory.going)
     workers: dict[JobKey, list[Pod]] = defaultdict(list)
     seen: dict[tuple[JobKey, Role], int] = defaultdict(int)
     for pod in view.pods:

@@ -92,15 +92,6 @@ class Vain:
 
 
 @dataclass(frozen=True)
-class Leaver:
-    """A pod that is to leave."""
-
-    pod: str
-    since: float
-    seconds: float  # for so long its room is waited for
-
-
-@dataclass(frozen=True)
 class Move:
     """One step of an exchange: who receives, and who gave for it."""
 
@@ -153,7 +144,7 @@ class Memory:
     fairness: Fairness = Fairness()
     # By step: who found no room in plans that had no time for all; others go first.
     passed: tuple[tuple[str, frozenset[JobKey | str]], ...] = ()
-    going: tuple[Leaver, ...] = ()
+    going: tuple[tuple[str, float], ...] = ()  # pods that are to leave, and since when
 
     def as_of(self, now: float, *, freeze_seconds: float) -> Memory:
         """Return it without times to come: a clock may have been set back.
@@ -191,7 +182,7 @@ class Memory:
                 )
                 for one in self.vain
             ),
-            going=tuple(replace(one, since=min(one.since, now)) for one in self.going),
+            going=tuple((pod, min(at, now)) for pod, at in self.going),
             fairness=replace(
                 fairness,
                 since=min(fairness.since, now),

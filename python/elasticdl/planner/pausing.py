@@ -19,11 +19,10 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
-from elasticdl.job.names import Role
 from elasticdl.planner.crew import Crew
-from elasticdl.planner.memory import Leaver, Memory, Pause, Vain
+from elasticdl.planner.memory import Memory, Pause, Vain
 from elasticdl.planner.room import NOWHERE, Room
-from elasticdl.planner.view import ClusterView, JobKey, Settings
+from elasticdl.planner.view import JobKey, Settings
 
 UNSEEN = "nobody makes all of its pods"
 # However many wait in vain, each is tried again at some time.
@@ -223,23 +222,3 @@ def paused(one: Vain, now: float) -> Vain:
     """
     waited = now - one.free_since if one.free_since else 0.0
     return replace(one, free_since=0.0, waited=one.waited + waited)
-
-
-def patience(
-    view: ClusterView, going: Mapping[str, Leaver], settings: Settings, now: float
-) -> float:
-    """Return for how long the room of those is waited for that begin to leave now.
-
-    Where workers take minutes, others that are sent instead of them do, too: twice as
-    long as the first ones have taken, else some more would leave each minute. One that
-    never ends says nothing about others.
-    """
-    workers = {
-        f"{pod.namespace}/{pod.name}"
-        for pod in view.pods
-        if pod.leaving and pod.role == Role.WORKER
-    }
-    ages = (now - one.since for pod, one in going.items() if pod in workers)
-    most = settings.max_pause_seconds
-    oldest = max((age for age in ages if age <= most), default=0.0)
-    return min(max(settings.leave_seconds, 2 * oldest), most)

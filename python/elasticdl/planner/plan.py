@@ -69,7 +69,7 @@ def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> P
         tuple(crew.newest for crew in scene.crews.values() if crew.newest),
         fairness,
         tuple(sorted(scene.passed.items())),
-        tuple(scene.going[pod] for pod in sorted(scene.going)),
+        tuple(sorted(scene.going.items())),
     )
     return Plan(
         sizes,
@@ -117,11 +117,8 @@ def _again_at(
         for one in memory.fairness.tried
         if one.frame == scene.frame and one.situation != scene.situation
     ]
-    for leaver in memory.going:
-        times += [
-            leaver.since + leaver.seconds,
-            leaver.since + settings.max_pause_seconds,
-        ]
+    for _, at in memory.going:
+        times += [at + settings.leave_seconds, at + settings.max_pause_seconds]
     kept = {ask.pods for ask, _ in scene.rooms}
     for vain in memory.vain:
         times += [vain.in_vain_at(settings.unseen_seconds), vain.until]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elasticdl.planner.crew import Crew, Worker
-from elasticdl.planner.memory import Leaver, Pause, Vain
+from elasticdl.planner.memory import Pause, Vain
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.view import JobKey, Pod, Settings
 
@@ -63,9 +63,8 @@ class Scene:
     grown: int = 0  # workers added by this plan
     looks_left: int = MOST_LOOKS  # of this step
     passed: dict[str, frozenset[JobKey | str]] = field(default_factory=dict)
-    were_going: dict[str, Leaver] = field(default_factory=dict)  # by pod
-    going: dict[str, Leaver] = field(default_factory=dict)  # the same, of this plan
-    patience: float = 0.0  # seconds for which the room of those that begin to is kept
+    were_going: dict[str, float] = field(default_factory=dict)  # since when, by pod
+    going: dict[str, float] = field(default_factory=dict)  # the same, of this plan
     _trail: list[tuple[bool, Worker]] | None = None
 
     def may_look(self) -> bool:
@@ -80,13 +79,12 @@ class Scene:
         it go: nobody waits for its room any more.
         """
         name = f"{pod.namespace}/{pod.name}"
-        new = Leaver(name, self.now, self.patience)
-        one = self.going[name] = self.were_going.get(name, new)
-        return self.now - one.since >= one.seconds
+        since = self.going[name] = self.were_going.get(name, self.now)
+        return self.now - since >= self.settings.leave_seconds
 
     def never_ends(self, pod: Pod) -> bool:
         """Return whether a pod was to leave so long ago that it may never do."""
-        since = self.going[f"{pod.namespace}/{pod.name}"].since
+        since = self.going[f"{pod.namespace}/{pod.name}"]
         return self.now - since >= self.settings.max_pause_seconds
 
     def pass_over(self, step: str, whose: set[JobKey | str], *, in_time: bool) -> None:

@@ -10,7 +10,6 @@ from elasticdl.planner.view import (
     Job,
     JobKey,
     Node,
-    Placement,
     Pod,
     Settings,
     Template,
@@ -196,36 +195,6 @@ def test_one_batch_leaves_for_a_newcomer_where_all_take_minutes() -> None:
         slow = replace(slow, granted=sizes(found)["a"], leave=leave(found, "a"))
         there = [replace(p, leaving=p.leaving or p.index in slow.leave) for p in there]
     assert sum(pod.leaving for pod in there) == 4
-
-
-def test_the_second_batch_is_waited_for_longer_than_the_first() -> None:
-    nodes = [replace(node(name, 8), labels=(("on", name),)) for name in "nmo"]
-    jobs = [
-        job(name, 1, 8, 8, worker=Template(cpus(1), Placement((("on", on),)), LOW))
-        for name, on in zip("acd", "nmo", strict=True)
-    ]
-    two = replace(newcomer(), tasks_left=1)
-    memory, begun = Memory(), list[float]()
-    there = [
-        pod
-        for one, on in zip(jobs, "nmo", strict=True)
-        for pod in workers(one, **{on: 8})
-    ]
-    for now in range(int(NOW), int(NOW) + 300, EVERY):
-        found = made(cluster(*nodes, *jobs, two, there, waiting(two)), memory, now=now)
-        memory = found.memory
-        named = {(one.name, i) for one in jobs for i in leave(found, one.name)}
-        before = sum(pod.leaving for pod in there)
-        there = [
-            replace(p, leaving=p.leaving or (p.job, p.index) in named) for p in there
-        ]
-        if sum(pod.leaving for pod in there) > before:
-            begun.append(now - NOW)
-        jobs = [
-            replace(x, granted=found.sizes[x.key], leave=found.leave[x.key])
-            for x in jobs
-        ]
-    assert begun == [0, 65, 200]  # noticed at the next plan; then twice as long
 
 
 def test_a_worker_that_never_goes_keeps_its_job_from_giving_way_for_minutes() -> None:
