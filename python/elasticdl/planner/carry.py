@@ -8,12 +8,19 @@ way. And master and PS count before they exist. Called by `planner.plan`. Pure.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import replace
 
 from elasticdl.job.names import Role
 from elasticdl.planner.crew import BLOCKED, Crew, Worker
 from elasticdl.planner.memory import Asked, Memory, Newest
-from elasticdl.planner.pausing import chances, holds
+from elasticdl.planner.pausing import (
+    chances,
+    handed_on,
+    holds,
+    inherited,
+    known_pauses,
+)
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.scene import Ask, Scene
 from elasticdl.planner.situation import (
@@ -87,37 +94,47 @@ def scene_of(
         else:
             _fixed(scene, crew, workers[job.key])
     _whose(scene)
-    _recall(scene, memory)
+    _recall(scene, memory, {pod.of for pod in view.pods if pod.of})
     scene.passed = dict(memory.passed)
-    vain = {one.pods for one in memory.vain if now < one.until}
-    scene.waiting = {one.pods for one in scene.asks if one.made}
-    scene.asks = [one for one in scene.asks if _hopes(one, vain)]
+    scene.waiting = {one.pods: one.kind for one in scene.asks if one.made}
+    found = {_alike(pod) for pod in view.pods if pod.node} if memory.vain else set()
+    scene.vains = handed_on(memory.vain, scene.waiting, found, settings, now)
+    scene.asks = [one for one in scene.asks if _hopes(scene, one)]
     scene.asked = tuple(scene.asks)
     return scene
 
 
-def _hopes(ask: Ask, vain: set[str]) -> bool:
+def _hopes(scene: Scene, ask: Ask) -> bool:
     """Return whether room is kept for a pod."""
     if ask.made:
-        return ask.pods not in vain
+        vain = scene.vains.get(ask.pods)
+        return vain is None or scene.now >= vain.until
     return not (ask.crew and ask.crew.given_up)
 
 
-def _recall(scene: Scene, memory: Memory) -> None:
+def _alike(pod: Pod) -> str:
+    return f"{pod.of or f'{pod.namespace}/{pod.name}'} {pod.role}"
+
+
+def _recall(scene: Scene, memory: Memory, made: Container[JobKey]) -> None:
     """Put what is remembered of jobs where the steps of a plan look for it."""
     place_of, now = scene.room.place_of, scene.now
     for key, until in memory.fairness.frozen:
         if key in scene.crews:
             scene.crews[key].frozen = until > now
-    _recall_pauses(scene, memory)
+    _recall_pauses(scene, memory, made)
     nodes_of = dict[JobKey | str, tuple[str, ...]](memory.kept)
     nodes_of.update({one.key: one.nodes for one in memory.expected})
     for whose, names in nodes_of.items():
         scene.remembered[whose] = [place_of[one] for one in names if one in place_of]
 
 
-def _recall_pauses(scene: Scene, memory: Memory) -> None:
-    pauses = {pause.key: pause for pause in memory.pauses}
+def _recall_pauses(scene: Scene, memory: Memory, made: Container[JobKey]) -> None:
+    known, scene.left = known_pauses(scene.crews, memory, scene.settings, scene.now)
+    new = [
+        c for c in scene.crews.values() if c.key not in made and c.job.granted is None
+    ]
+    pauses = scene.pauses = known | inherited(scene.left, new, memory, scene.now)
     waited = {*pauses, *(one.key for one in memory.expected)}
     for key, crew in scene.crews.items():
         if key in waited or any(one.gated for one in crew.unplaced):
@@ -159,7 +176,8 @@ def _other_pod(scene: Scene, pod: Pod) -> None:
                 pod.priority,
                 pod.waiting_since,
                 who=f"{pod.namespace}/{pod.job or pod.name}",
-                pods=f"{pod.of or f'{pod.namespace}/{pod.name}'} {pod.role}",
+                pods=_alike(pod),
+                kind=f"{pod.namespace} {pod.priority} {pod.request.items}",
                 job=pod.of if pod.role in _BEFORE_WORKERS else None,
                 nominated=room.place_of.get(pod.nominated, NOWHERE),
             )
@@ -328,6 +346,8 @@ def _hold(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
     late = {pod.name for pod in pods if scene.lingers(pod)}
     stays = any(pod.name in late and not pod.leaving for pod in pods)
     crew.deaf = stays or crew.job.refused
+    # One that never ends says nothing about others of its job.
+    crew.slow = any(pod.name in late and not scene.never_ends(pod) for pod in pods)
     for pod in pods:
         if (node := scene.room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
             continue

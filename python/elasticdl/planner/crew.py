@@ -66,6 +66,7 @@ class Crew:
     goes: bool = False  # some that are to leave have not begun to
     strays: bool = False  # one of its pods may not be where there is room for one
     deaf: bool = False  # some have not begun to, long after they were to, or cannot
+    slow: bool = False  # some have begun to, and take minutes
     frozen: bool = False
     blocked: str = ""  # what of it has no room, though it goes before its workers
     cause: str = ""  # of its last change in this plan
@@ -94,7 +95,8 @@ class Crew:
     @property
     def spare(self) -> int:
         """Return how many workers it could give."""
-        if not self.part or self.deaf:
+        # Another one of it would take as long, and the room that comes is not used yet.
+        if not self.part or self.deaf or self.slow:
             return 0
         return max(0, len(self.placed) - self.floor)
 

@@ -7,10 +7,9 @@ exchange is perhaps tried once more, and a pause is shorter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from elasticdl.planner.view import Job, JobKey, Placement, Resources
+from elasticdl.planner.view import JobKey, Placement, Resources
 
 
 @dataclass(frozen=True)
@@ -68,17 +67,28 @@ class Pause:
     # How many of its workers each node could hold at most, when one waited in vain.
     chances: tuple[tuple[str, int], ...]
     unmade: int = 0  # of its pods, without which it waits for nothing: nobody made them
+    handed_on: bool = False  # by a job that is gone: until a pod of this one is made
 
 
 @dataclass(frozen=True)
 class Vain:
-    """A pod that is there, or several alike, that no node takes though one has room."""
+    """A pod that is there, or several alike, that no node takes though one has room.
+
+    Or was there: an equal one that comes instead waits in vain as it did.
+    """
 
     pods: str  # `Ask.pods`
+    kind: str = ""  # `Ask.kind`: those are equal
     free_since: float = 0.0  # since when there has been room for it; 0: there is none
+    waited: float = 0.0  # seconds that there was before, off and on
     until: float = 0.0  # no room is kept for it until then
     seconds: float = 0.0  # for so long; the next time twice as long
     lost_since: float = 0.0  # since when others have been coming to room made for it
+    gone_since: float = 0.0  # since when it is there no more; 0: it is
+
+    def in_vain_at(self, unseen_seconds: float) -> float:
+        """Return when it has waited long enough beside free room."""
+        return self.free_since + unseen_seconds - self.waited
 
 
 @dataclass(frozen=True)
@@ -136,12 +146,6 @@ class Memory:
     passed: tuple[tuple[str, frozenset[JobKey | str]], ...] = ()
     going: tuple[tuple[str, float], ...] = ()  # pods that are to leave, and since when
 
-    def about(self, jobs: Iterable[Job]) -> Memory:
-        """Return it without what is of earlier jobs of the same names."""
-        arrived = {job.key: job.arrived for job in jobs}
-        of_these = tuple(p for p in self.pauses if arrived.get(p.key) == p.arrived)
-        return replace(self, pauses=of_these)
-
     def as_of(self, now: float, *, freeze_seconds: float) -> Memory:
         """Return it without times to come: a clock may have been set back.
 
@@ -174,6 +178,7 @@ class Memory:
                     free_since=min(one.free_since, now),
                     until=min(one.until, now + one.seconds),
                     lost_since=min(one.lost_since, now),
+                    gone_since=min(one.gone_since, now),
                 )
                 for one in self.vain
             ),

@@ -15,11 +15,16 @@ so that all of them together cost the others no more than one does.
 
 from __future__ import annotations
 
-from elasticdl.planner.crew import Crew
-from elasticdl.planner.memory import Pause
-from elasticdl.planner.room import NOWHERE, Room
-from elasticdl.planner.view import Settings
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 
+from elasticdl.planner.crew import Crew
+from elasticdl.planner.memory import Memory, Pause, Vain
+from elasticdl.planner.room import NOWHERE, Room
+from elasticdl.planner.view import JobKey, Settings
+
+UNSEEN = "nobody makes all of its pods"
 # However many wait in vain, each is tried again at some time.
 LONGEST_SECONDS = 86_400.0
 
@@ -114,3 +119,106 @@ def next_pause(
         chances=tuple(sorted(known.items())),
         unmade=unmade,
     )
+
+
+def known_pauses(
+    crews: Mapping[JobKey, Crew], memory: Memory, settings: Settings, now: float
+) -> tuple[dict[JobKey, Pause], list[Pause]]:
+    """Return the pauses of jobs, and those that jobs left that are gone.
+
+    One that goes while its pods are waited for was tried in vain, however soon it went.
+    """
+    known: dict[JobKey, Pause] = {}
+    left: dict[JobKey, Pause] = {}
+    for one in memory.pauses:
+        crew = crews.get(one.key)
+        if crew is None or crew.job.arrived != one.arrived:
+            if one.unmade and lately(one, settings, now):
+                left[one.key] = one
+        elif not one.handed_on or crew.lacks >= one.unmade:
+            known[one.key] = one
+    for waited in memory.expected:
+        last = left.get(waited.key)
+        if waited.key in crews or not waited.unseen or (last and now < last.until):
+            continue
+        seconds = rest_seconds(last.seconds if last else 0.0, settings, among=1)
+        left[waited.key] = Pause(
+            *(waited.key, 0.0, now, now + seconds, seconds, UNSEEN),
+            early=settings.pause_seconds,
+            asks=(),
+            stuck=False,
+            chances=(),
+            unmade=waited.unseen,
+        )
+    return known, list(left.values())
+
+
+def inherited(
+    left: list[Pause], new: Iterable[Crew], memory: Memory, now: float
+) -> dict[JobKey, Pause]:
+    """Give new jobs, of which no pod is made yet, what others of their namespace left.
+
+    Whoever submits again what a quota refuses (a workflow, a CronJob) may do so under
+    another name each time. A job whose pods are made has lost a second by that.
+    """
+    known = {one.key for one in memory.expected}
+    found: dict[JobKey, Pause] = {}
+    for crew in sorted(new, key=lambda one: one.order):
+        key = crew.key
+        of_namespace = [one for one in left if one.key.namespace == key.namespace]
+        if key in known or not crew.unseen or not of_namespace:
+            continue
+        longest = max(of_namespace, key=lambda one: (one.seconds, one.key))
+        left.remove(longest)
+        found[key] = replace(
+            longest,
+            key=key,
+            arrived=crew.job.arrived,
+            since=now,
+            asks=_asks(crew),
+            unmade=crew.lacks,
+            handed_on=True,
+        )
+    return found
+
+
+def handed_on(
+    last: Iterable[Vain],
+    waiting: Mapping[str, str],
+    placed: Container[str],
+    settings: Settings,
+    now: float,
+) -> dict[str, Vain]:
+    """Return what is known of pods that wait in vain, where some came for others.
+
+    Whoever makes a pod anew that waits (a CronJob, a workflow) gives it another name;
+    each would be waited for as if it were the first. `waiting`: kinds, by pods.
+    `placed`: those that found a node.
+    """
+    known: dict[str, Vain] = {}
+    left: dict[str, list[Vain]] = defaultdict(list)
+    for one in last:
+        if one.pods in waiting:
+            known[one.pods] = replace(one, gone_since=0.0)
+        elif one.pods not in placed:
+            gone = replace(paused(one, now), gone_since=one.gone_since or now)
+            end = max(gone.gone_since, gone.until) + settings.unseen_seconds
+            if now < end + gone.seconds:
+                left[one.kind].append(gone)
+    for pods, kind in waiting.items():
+        if pods not in known and left[kind]:
+            longest = max(left[kind], key=lambda one: (one.seconds, one.pods))
+            left[kind].remove(longest)
+            known[pods] = replace(longest, pods=pods, gone_since=0.0)
+    known.update((one.pods, one) for those in left.values() for one in those)
+    return known
+
+
+def paused(one: Vain, now: float) -> Vain:
+    """Return it without room, for now: what it has waited counts on.
+
+    Where others come and go all the time no room is free for long, and a pod that is
+    made anew each half minute never waits for long.
+    """
+    waited = now - one.free_since if one.free_since else 0.0
+    return replace(one, free_since=0.0, waited=one.waited + waited)

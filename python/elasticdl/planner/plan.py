@@ -32,7 +32,6 @@ _NEXT_SECONDS = 1.0  # until there is time for what this plan had none for
 
 def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> Plan:
     """Return what is to be asked of the jobs of a cluster."""
-    memory = memory.about(view.jobs)
     memory = memory.as_of(now, freeze_seconds=settings.freeze_seconds)
     scene = scene_of(view, memory, settings, now)
     keep_bounds(scene)
@@ -66,7 +65,7 @@ def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> P
         ),
         waiting.expected_of(scene, memory),
         tuple(pauses),
-        waiting.vain_of(scene, memory),
+        waiting.vain_of(scene),
         tuple(crew.newest for crew in scene.crews.values() if crew.newest),
         fairness,
         tuple(sorted(scene.passed.items())),
@@ -118,10 +117,11 @@ def _again_at(
         for one in memory.fairness.tried
         if one.frame == scene.frame and one.situation != scene.situation
     ]
-    times += [at + settings.leave_seconds for _, at in memory.going]
+    for _, at in memory.going:
+        times += [at + settings.leave_seconds, at + settings.max_pause_seconds]
     kept = {ask.pods for ask, _ in scene.rooms}
     for vain in memory.vain:
-        times += [vain.free_since + settings.unseen_seconds, vain.until]
+        times += [vain.in_vain_at(settings.unseen_seconds), vain.until]
         if vain.until > now and vain.pods in kept:
             times.append(now + _NEXT_SECONDS)  # the next plan gives its room to others
     if memory.passed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elasticdl.planner.crew import Crew, Worker
+from elasticdl.planner.memory import Pause, Vain
 from elasticdl.planner.room import NOWHERE, Room, Shape
 from elasticdl.planner.view import JobKey, Pod, Settings
 
@@ -27,6 +28,7 @@ class Ask:
     since: float
     who: str
     pods: str  # all that are alike: of the same job and role
+    kind: str = ""  # what an equal pod under another name asks for
     job: JobKey | None = None  # whose master or PS it is
     crew: Crew | None = None  # of that job
     nominated: int = NOWHERE
@@ -51,7 +53,11 @@ class Scene:
     kept: dict[str, list[int]] = field(default_factory=dict)  # by this plan, of asks
     rooms: list[tuple[Ask, int]] = field(default_factory=list)  # the same, and more
     lost: set[str] = field(default_factory=set)  # `Ask.pods` whose room others took
-    waiting: set[str] = field(default_factory=set)  # `Ask.pods`, where there is a pod
+    waiting: dict[str, str] = field(default_factory=dict)  # `Ask.kind` by `Ask.pods`,
+    # of those that are made; and those that wait in vain, or did, by `Ask.pods`.
+    vains: dict[str, Vain] = field(default_factory=dict)
+    pauses: dict[JobKey, Pause] = field(default_factory=dict)  # in force, or lately
+    left: list[Pause] = field(default_factory=list)  # by jobs that are gone
     # Rooms that are being made for workers: a smaller one could take a part of one.
     made_rooms: list[tuple[int, Shape]] = field(default_factory=list)
     grown: int = 0  # workers added by this plan
@@ -75,6 +81,11 @@ class Scene:
         name = f"{pod.namespace}/{pod.name}"
         since = self.going[name] = self.were_going.get(name, self.now)
         return self.now - since >= self.settings.leave_seconds
+
+    def never_ends(self, pod: Pod) -> bool:
+        """Return whether a pod was to leave so long ago that it may never do."""
+        since = self.going[f"{pod.namespace}/{pod.name}"]
+        return self.now - since >= self.settings.max_pause_seconds
 
     def pass_over(self, step: str, whose: set[JobKey | str], *, in_time: bool) -> None:
         """Let others go first in the next plan, where there was no time for all.

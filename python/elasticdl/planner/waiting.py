@@ -13,12 +13,17 @@ from dataclasses import replace
 from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.giving import seat
 from elasticdl.planner.memory import Expected, Memory, Pause, Vain
-from elasticdl.planner.pausing import lately, next_pause, rest_seconds
+from elasticdl.planner.pausing import (
+    UNSEEN,
+    lately,
+    next_pause,
+    paused,
+    rest_seconds,
+)
 from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Scene
 
 _UNMADE = "its master does not make it"
-_UNSEEN = "nobody makes all of its pods"
 _STRAYS = "its pod may only be on nodes that are full"
 _LOOKS_AGAIN_SECONDS = 10.0  # a scheduler at a pod for which it found no node
 
@@ -57,7 +62,7 @@ def _let_go(scene: Scene, worker: Worker, cause: str) -> None:
 
 def take_back(scene: Scene, memory: Memory) -> list[Pause]:
     """Take back what waits in vain; return the pauses, new and old."""
-    known = {one.key: one for one in memory.pauses}
+    known = scene.pauses
     expected = {one.key: one for one in memory.expected}
     found = {
         crew.key: _waits_in_vain(scene, crew, expected.get(crew.key))
@@ -80,7 +85,7 @@ def take_back(scene: Scene, memory: Memory) -> list[Pause]:
         elif last and lately(last, scene.settings, scene.now):
             pauses.append(last)  # so that the next one is longer
         crew.waits = any(one.index >= 0 and not one.bound for one in crew.placed)
-    return pauses
+    return pauses + scene.left
 
 
 def _waits_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> tuple[str, int]:
@@ -90,11 +95,11 @@ def _waits_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> tuple[str
         why = (_in_vain if crew.part else _fixed_in_vain)(scene, crew, told)
     # Master and PS of a paused job are expected, too.
     if not why and _is_given_up(scene, crew, told):
-        why = _UNSEEN
+        why = UNSEEN
         for worker in crew.unmade if crew.part else ():
             if crew.size > crew.floor:
                 _let_go(scene, worker, "")
-    return why, crew.lacks if why in (_UNMADE, _UNSEEN) else 0
+    return why, crew.lacks if why in (_UNMADE, UNSEEN) else 0
 
 
 def _in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
@@ -198,22 +203,28 @@ def _has_room(scene: Scene, worker: Worker) -> bool:
     return there and scene.room.is_free(worker.shape, worker.node)
 
 
-def vain_of(scene: Scene, memory: Memory) -> tuple[Vain, ...]:
+def vain_of(scene: Scene) -> tuple[Vain, ...]:
     """Return which other pods wait in vain: for a volume, or because of affinity."""
-    known = {one.pods: one for one in memory.vain}
     kept = {ask.pods for ask, _ in scene.rooms}
     free = {
         ask.pods
         for ask, node in scene.rooms
         if ask.made and scene.room.is_free(ask.shape, node)
     }
-    lasts = {pods: known.get(pods, Vain(pods)) for pods in sorted(scene.waiting)}
+    lasts = {
+        pods: scene.vains.get(pods, Vain(pods, scene.waiting[pods]))
+        for pods in sorted(scene.waiting)
+    }
     among = sum(pods in free or last.seconds > 0 for pods, last in lasts.items())
     found = (
         _vain(scene, last, pods in kept, is_free=pods in free, among=max(1, among))
         for pods, last in lasts.items()
     )
-    return tuple(x for x in found if x.free_since or x.lost_since or x.seconds)
+    gone = (one for pods, one in sorted(scene.vains.items()) if pods not in lasts)
+    return (
+        *(x for x in found if x != Vain(x.pods, x.kind)),
+        *gone,
+    )
 
 
 def _vain(
@@ -224,15 +235,12 @@ def _vain(
         return last
     lost = last.pods in scene.lost
     lost_since = last.lost_since or now if lost else last.lost_since
-    since = last.free_since or now
+    trying = replace(last, free_since=last.free_since or now)
     # A scheduler takes whoever goes before workers first, once it looks at him again.
     in_vain = lost and now - lost_since >= _LOOKS_AGAIN_SECONDS
-    in_vain = in_vain or (is_free and now - since >= settings.unseen_seconds)
+    in_vain = in_vain or (is_free and now >= trying.in_vain_at(settings.unseen_seconds))
     if not in_vain:
-        return replace(
-            last,
-            free_since=since if is_free else 0.0,
-            lost_since=lost_since if is_kept else 0.0,
-        )
+        last = trying if is_free else paused(last, now)
+        return replace(last, lost_since=lost_since if is_kept else 0.0)
     seconds = rest_seconds(last.seconds, settings, among=among)
-    return Vain(last.pods, until=now + seconds, seconds=seconds)
+    return Vain(last.pods, last.kind, until=now + seconds, seconds=seconds)

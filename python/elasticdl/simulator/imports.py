@@ -39,7 +39,9 @@ _GPU_HOURS = {
     "imagenet": 100.0,
 }
 _OTHER_GPU_HOURS = 1.0
-_LARGEST = 1e12  # seconds, or GPUs: beyond that a file is broken
+# Beyond that a file is broken; one such job would be replayed for ever.
+_LARGEST = 1e12  # seconds on a clock, or GPUs
+_LONGEST = 366 * 86_400.0  # seconds of a job, or of an attempt
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,14 @@ def _number(row: Mapping[str, Any], name: str, place: str) -> float:
     return number
 
 
+def _believed(seconds: float, value: object, place: str, name: str) -> float:
+    if seconds > _LONGEST:
+        raise SpecError(
+            f"{place}: {name}: got {value!r}, expected a year at most; drop the job"
+        )
+    return seconds
+
+
 def _time(value: object, place: str, name: str) -> float:
     try:
         return datetime.fromisoformat(str(value)).timestamp()
@@ -193,7 +203,8 @@ def helios(text: str, source: str) -> list[ImportedJob]:
         text, source, ("job_id", "gpu_num", "submit_time", "duration")
     ):
         gpus = int(_number(row, "gpu_num", place))
-        work = gpus * _number(row, "duration", place)
+        took = _number(row, "duration", place)
+        work = gpus * _believed(took, row["duration"], place, "duration")
         at = _time(row["submit_time"], place, "submit_time")
         found.append(ImportedJob(f"job-{row['job_id']}", at, gpus, work))
     return found
@@ -237,7 +248,7 @@ def _held(job: Any, place: str) -> tuple[int, float]:
         gpus = max(gpus, held)
         if begin and end and "None" not in (begin, end):
             took = _time(end, where, "end_time") - _time(begin, where, "start_time")
-            work += held * took
+            work += held * _believed(took, end, where, "end_time")
     return gpus, work
 
 

@@ -82,7 +82,7 @@ def _rests(world: World, made: Plan) -> bool:
     return made.again_at is None or made.again_at in {
         *(one.until for one in made.memory.pauses),
         *(one.until for one in vain),
-        *(one.free_since + waits for one in vain),
+        *(one.in_vain_at(waits) for one in vain),
     }
 
 

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 from elasticdl.planner.memory import Memory
 from elasticdl.planner.outcome import Plan
-from elasticdl.planner.view import Job, JobKey, Node, Pod, Settings, Template
+from elasticdl.planner.view import (
+    Job,
+    JobKey,
+    Node,
+    Pod,
+    Settings,
+    Template,
+)
 
 from tests.unit.planner.build import (
     LOW,
@@ -161,3 +168,41 @@ def test_nobody_else_leaves_for_the_ceiling_while_workers_take_minutes_to_go() -
         found = made(view, memory, now=now, settings=settings)
         memory = found.memory
         assert sizes(found) == {"a": 4, "c": 8}
+
+
+def leaving(of: Job, **on: int) -> list[Pod]:
+    return [replace(one, leaving=True) for one in workers(of, **on)]
+
+
+def test_who_takes_minutes_to_leave_is_asked_no_more_where_others_could() -> None:
+    slow, other = replace(job("a", 1, 12, 8), leave=(8, 9, 10, 11)), job("c", 1, 8, 8)
+    gone = [replace(one, index=one.index + 8) for one in leaving(slow, m=4)]
+    pods = [*workers(slow, n=8), *gone, *workers(other, o=8)]
+    nodes = [node("n", 8), node("m", 4), node("o", 8)]
+    found, _ = after(60, nodes, [slow, other], pods)
+    pods += [waiting(two := newcomer())]
+    then = made(cluster(*nodes, slow, other, two, pods), found.memory, now=NOW + 65)
+    assert sizes(then) == {"a": 8, "c": 4, "b": 1}
+
+
+def test_one_batch_leaves_for_a_newcomer_where_all_take_minutes() -> None:
+    slow, two = job("a", 1, 16, 16), newcomer()
+    nodes = [node("n", 8), node("m", 8)]
+    memory, there = Memory(), workers(slow, n=8, m=8)
+    for now in range(int(NOW), int(NOW) + 400, EVERY):
+        found = made(cluster(*nodes, slow, two, there, waiting(two)), memory, now=now)
+        memory = found.memory
+        slow = replace(slow, granted=sizes(found)["a"], leave=leave(found, "a"))
+        there = [replace(p, leaving=p.leaving or p.index in slow.leave) for p in there]
+    assert sum(pod.leaving for pod in there) == 4
+
+
+def test_a_worker_that_never_goes_keeps_its_job_from_giving_way_for_minutes() -> None:
+    stuck, two = job("a", 1, 8, 7), newcomer()
+    pods = [*workers(stuck, n=7), worker(stuck, 9, "m", leaving=True)]
+    nodes = [node("n", 7), node("m", 1)]
+    found, _ = after(100, nodes, [stuck], pods)
+    assert found.again_at == NOW + 600
+    found, _ = after(700, nodes, [stuck], pods)
+    view = cluster(*nodes, stuck, two, pods, waiting(two))
+    assert sizes(made(view, found.memory, now=NOW + 705)) == {"a": 3, "b": 1}

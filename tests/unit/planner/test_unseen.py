@@ -192,3 +192,33 @@ def test_twenty_pods_that_no_node_takes_cost_others_little_more_than_one() -> No
     later = course_beside(*pods)[1800 // 20 :]
     assert falls(later) <= 80
     assert sum(later) / len(later) > 77
+
+
+def again(every: int, seconds: int = 3600, gap: int = 0) -> list[int]:
+    """Return the sizes of job b beside jobs that are submitted one after the other."""
+    memory, other, found = Memory(), job("b", 1, 8, 8), []
+    for now in range(int(NOW), int(NOW) + seconds, EVERY):
+        number, age = divmod(now - int(NOW), every)
+        came = replace(ghost(arrived=now - age), name=f"ghost-{number}")
+        there = [came] if age < every - gap else []
+        mine = workers(other, n=other.granted or 0)
+        plan = made(cluster(node("n", 8), *there, other, mine), memory, now=now)
+        memory, other = plan.memory, replace(other, granted=plan.sizes[OTHER])
+        found.append(plan.sizes[OTHER])
+    return found
+
+
+def test_jobs_that_are_submitted_again_and_again_in_vain_cost_others_no_more() -> None:
+    for found in (again(300), again(120, gap=10), again(50)):
+        assert found[1] == 3
+        assert falls(found) <= 12
+        assert found.count(8) > 0.75 * len(found)
+
+
+def test_a_job_that_comes_after_such_ones_has_its_room_with_its_first_pod() -> None:
+    beside = Beside(ghost())
+    assert beside.size_after(120)[-1] == 8
+    beside.ghost = replace(ghost(arrived=beside.now), name="other")
+    assert beside.size_after(EVERY) == [8]
+    beside.pods = [replace(of_ghost(Role.MASTER, -1), job="other")]
+    assert beside.size_after(EVERY) == [3]

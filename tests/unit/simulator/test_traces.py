@@ -139,6 +139,7 @@ def test_a_published_workload_becomes_a_trace(
 
 NO_TIME = HELIOS.replace("2020-04-01 00:00:10", "?")
 NO_LIST = PHILLY.replace('"detail": [', '"detail": 5, "other": [')
+CENTURIES = PHILLY.replace("2017-10-09 07:12:30", "2917-10-09 07:13:00")
 EARLY = HELIOS.replace("2020-04-01 00:00:10", "0001-01-01")
 
 
@@ -156,6 +157,8 @@ EARLY = HELIOS.replace("2020-04-01 00:00:10", "0001-01-01")
         ("pollux", POLLUX.replace("net,8,", "net,inf,"), "num_replicas: got 'inf'"),
         ("pollux", POLLUX.replace("net,8,", "net,1e300,"), "num_replicas: got '1e300'"),
         ("helios", HELIOS.replace(",600", ",nan"), "duration: got 'nan', expected"),
+        ("helios", HELIOS.replace(",600", ",1e12"), "duration: got '1e12', expected a"),
+        ("philly", CENTURIES, "end_time: got '2917-10-09 07:13:00', expected a year"),
         ("helios", EARLY, "submit_time: got '0001-01-01', expected a time"),
         ("philly", NO_LIST, "[0]: got attempts that cannot be read"),
         ("philly", "[" * 100_000, "got no JSON"),

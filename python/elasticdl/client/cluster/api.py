@@ -172,7 +172,9 @@ def refusal(method: str, path: str, status: int, reason: str, message: str) -> s
         message = f"the credentials of the kube context were refused ({message})"
         hint = "; log in again, as for kubectl"
     elif status == 403 and reason == "Forbidden" and "cannot" in message:
-        hint = "; ask for a role that allows it, or name another namespace with -n"
+        hint = "; ask for a role that allows it"
+        if "/namespaces/" in path:  # else it is about all of them, or none
+            hint += ", or name another namespace with -n"
     else:
         hint = ""
     return f"cannot {_VERBS.get(method, method)} {_resource(path)}: {message}{hint}"

@@ -128,6 +128,8 @@ def test_a_refusal_is_in_the_api_servers_words_with_the_next_step(kube, server):
         'cannot read configmaps/elasticdl-digits in namespace ml: User "u" cannot '
         "get x; ask for a role that allows it, or name another namespace with -n"
     )
+    with pytest.raises(ClusterError, match=r"ask for a role that allows it$"):
+        connect(Where()).get("/api/v1/nodes")  # of no namespace
     Answer.status = 401
     with pytest.raises(ClusterError, match="log in again"):
         connect(Where()).get(PATH)
