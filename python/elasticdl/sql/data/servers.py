@@ -233,6 +233,16 @@ class Server:
             raise self._failed(error, f"table {name} cannot be read") from None
         return Held(tuple(names), int(count))
 
+    def state(self, name: str) -> str:
+        from sqlalchemy import exc
+
+        schema, _, last = name.rpartition(".")
+        try:
+            with self._engine.connect() as connection:
+                return tables.state(connection, self._place(schema, last))
+        except exc.SQLAlchemyError as error:
+            raise self._failed(error, f"table {name} cannot be read") from None
+
     def views(self, query: str) -> list[tuple[str, str]]:
         import sqlalchemy
         from sqlalchemy import exc
