@@ -202,6 +202,19 @@ def test_views_are_seen_through_to_the_table_that_they_are_of(server, source):
     execute(source, "DROP VIEW few")
 
 
+def test_a_table_with_other_values_has_another_state(server, source):
+    """A PREDICT into it would take back what others changed while its job ran."""
+    execute(source, "DROP TABLE IF EXISTS stock")
+    execute(source, f"CREATE TABLE stock AS {SERIES[server[0]]} LIMIT 500")
+    first = source.state("shop.stock" if server[0] == "mariadb" else "public.stock")
+    assert source.state("stock") == first
+    execute(source, "UPDATE stock SET x = x + 1 WHERE n = 77")
+    second = source.state("stock")
+    assert second != first
+    execute(source, "UPDATE stock SET w = NULL WHERE n = 3")
+    assert source.state("stock") not in (first, second)
+
+
 def test_a_connection_that_the_server_ended_meanwhile_loses_no_answers(
     server, source, tmp_path
 ):

@@ -153,11 +153,12 @@ def _refuse_loss(
     learned = {about.label.column, *(one.column for one in about.columns)}
     if names.prediction.lower() in {name.lower() for name in learned}:
         kept = tuple(one for one in kept if one.lower() != names.prediction.lower())
-    added, answer = (names.prediction,), None
+    added: tuple[str, ...] = (names.prediction,)
+    answer = None
     if about.label.head is not Head.NUMBER:
         added, answer = (names.prediction, names.probability), names
-    learned = _learned_from(session, statement, about)
-    written = Written(added, kept, staged.num_rows, answer, learned)
+    trained = _learned_from(session, statement, about)
+    written = Written(added, kept, staged.num_rows, answer, trained)
     refuse_loss(session, statement.select, statement.table, written)
 
 
