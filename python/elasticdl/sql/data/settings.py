@@ -2,9 +2,9 @@
 
 Owns which statements these are, and that a connection which comes later has them, too:
 a server ends one that idles while a job runs, and the next would read another
-database's table of the same name. Called by `servers`, and by `sql.running.statements` for what has no
-session. Temporary tables are not there
-again: what names them is refused by the server.
+database's table of the same name. Called by `servers`, and by `sql.running.statements`
+for what has no session. Temporary tables are not there again: what names them is
+refused by the server.
 """
 
 from __future__ import annotations

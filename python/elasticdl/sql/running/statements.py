@@ -105,9 +105,9 @@ def _apart(statements: Sequence[Statement]) -> Iterator[Problem]:
         elif isinstance(one, Plain) and sets(one.sql):
             yield Problem(
                 one.at,
-                "in a cluster each statement has a session of its own: what is set here "
-                "is not set in the next one; write schema.table there, or set it in the "
-                "URL or for the user",
+                "in a cluster each statement has a session of its own: what is set "
+                "here is not set in the next one; write schema.table there, or set it "
+                "in the URL or for the user",
             )
 
 
