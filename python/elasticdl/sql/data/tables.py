@@ -82,9 +82,11 @@ def state(connection: Any, place: str) -> str:
         hashed = f"sum(hashtextextended({row}::text, 0))"
         return str(run(f"SELECT count(*), {hashed} FROM {place} AS {row}").first())
     total = 0
-    for row in run(f"SELECT * FROM {place}"):  # Others have no sum of texts.
-        digest = hashlib.blake2b(repr(tuple(row)).encode(), digest_size=8).digest()
-        total += int.from_bytes(digest)
+    cursor = run(f"SELECT * FROM {place}").cursor  # Others have no hash of texts.
+    while rows := cursor.fetchmany(_INSERT_ROWS):
+        for row in rows:
+            digest = hashlib.blake2b(repr(tuple(row)).encode(), digest_size=8).digest()
+            total += int.from_bytes(digest)
     return str(total)
 
 
