@@ -181,7 +181,7 @@ def cast(column: Column) -> str:
 
 def whole_parts(preview: Preview, of: Split) -> bool:
     """Whether all parts of a text in the first rows are whole numbers."""
-    texts = filter(None, preview.values[of.of.column])
+    texts = filter(None, preview.values.get(of.of.column, ()))
     parts = [part for text in texts for part in text.split(of.delimiter) if part]
     if of.pair:
         parts = [part.partition(of.pair)[0] for part in parts]

@@ -202,6 +202,42 @@ def test_views_are_seen_through_to_the_table_that_they_are_of(server, source):
     execute(source, "DROP VIEW few")
 
 
+def test_a_table_with_other_values_has_another_state(server, source):
+    """A PREDICT into it would take back what others changed while its job ran."""
+    execute(source, "DROP TABLE IF EXISTS stock")
+    execute(source, f"CREATE TABLE stock AS {SERIES[server[0]]} LIMIT 500")
+    first = source.state("shop.stock" if server[0] == "mariadb" else "public.stock")
+    assert source.state("stock") == first
+    execute(source, "UPDATE stock SET x = x + 1 WHERE n = 77")
+    second = source.state("stock")
+    assert second != first
+    execute(source, "UPDATE stock SET w = NULL WHERE n = 3")
+    assert source.state("stock") not in (first, second)
+
+
+def test_what_a_session_set_is_set_where_the_server_ended_its_connection(
+    server, source
+):
+    """Behind a job of hours `people` was that of the URL's database again."""
+    kind = server[0]
+    setting, where, ends, whose = {
+        "mariadb": ("USE information_schema", "database()", "KILL {}",
+                    "connection_id()"),
+        "postgresql": ("SET search_path TO pg_catalog", "current_schema()",
+                       "SELECT pg_terminate_backend({})", "pg_backend_pid()"),
+    }[kind]  # fmt: skip
+    mine = open_source(server[1].url)
+    execute(mine, setting)
+    ((number, set_to),) = execute(mine, f"SELECT {whose}, {where}").rows
+    execute(source, ends.format(number))
+    with mine.rows(f"SELECT {whose} AS i, {where} AS w") as rows:
+        assert rows.preview.values["w"] == (set_to,)
+        assert rows.preview.values["i"] != (number,)
+        # One beside another that is in use has it as well.
+        assert execute(mine, f"SELECT {where}").rows == ((set_to,),)
+    mine.close()
+
+
 def test_a_connection_that_the_server_ended_meanwhile_loses_no_answers(
     server, source, tmp_path
 ):

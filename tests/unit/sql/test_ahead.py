@@ -298,3 +298,12 @@ def test_a_file_of_sqlite_may_have_columns_of_any_name(tmp_path: Path) -> None:
     )
     assert len(read(session, text)) == 2
     source.close()
+
+
+@pytest.mark.parametrize("function", ["SPARSE(city, 9)", "SEQ_CATEGORY_ID(city, 9)"])
+def test_functions_that_look_at_first_rows_do_without_them(
+    session: Session, function: str
+) -> None:
+    """A statement with one of them before another one ended in a traceback."""
+    select = f"SELECT * FROM t TO TRAIN DNNClassifier COLUMN {function}"
+    assert len(read(session, f"{select} LABEL income INTO m; SHOW MODELS")) == 2

@@ -69,3 +69,20 @@ def test_what_could_not_be_rolled_back_is_told_before_it_is_done(
     with pytest.raises(StatementError, match="nothing could be rolled back"):
         list(run(session, f"{begin}; DELETE FROM t; ROLLBACK"))
     assert not place.steps
+
+
+@pytest.mark.parametrize(
+    "setting", ["USE mart", "SET search_path TO mart", "RESET ALL"]
+)
+def test_what_is_set_for_a_session_is_refused_where_none_lasts(
+    tmp_path: Path, setting: str
+) -> None:
+    """The next statement read the table of that name in another schema."""
+    place = _Place(JobError("it failed"))
+    remote = Remote(place, "postgresql")
+    session = Session(
+        remote, Registry(tmp_path), place.run_job, print, elsewhere=remote
+    )
+    with pytest.raises(StatementError, match="not set in the next one"):
+        list(run(session, f"{setting}; SELECT * FROM t LABEL y INTO m"))
+    assert not place.steps

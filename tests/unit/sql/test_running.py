@@ -372,7 +372,9 @@ def test_answers_that_no_table_takes_are_kept(tmp_path: Path) -> None:
         pa.table({"record": [0], "prediction": pa.array([0.75], pa.float32())}),
         folder / "outputs" / "part-0.parquet",
     )
-    source.execute("CREATE VIEW p AS SELECT 1 AS x", most_rows=1)
+    source.execute(
+        "CREATE VIEW p AS SELECT 1 AS prediction, 2 AS probability", most_rows=1
+    )
     with pytest.raises(DataError, match=r"cannot be written.* kept in ") as caught:
         predict.finish(session, statement, _about("x"), folder, {})
     kept = Path(str(caught.value).rpartition(" ")[2])

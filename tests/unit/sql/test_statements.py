@@ -222,3 +222,13 @@ def test_a_table_alone_is_a_query_in_the_originals_form_too() -> None:
     (made,) = parse("TABLE employee LABEL income INTO m", "duckdb")
     assert isinstance(made, Train)
     assert made.select == "TABLE employee"
+
+
+def test_a_pivot_is_a_query() -> None:
+    """The engine was given the clauses, too, and refused its own statement."""
+    select = "PIVOT sales ON day USING sum(paid) GROUP BY shop, y"
+    (statement,) = parse(f"{select} LABEL y INTO m", "duckdb")
+    assert isinstance(statement, Train)
+    assert statement.select == select
+    (plain,) = parse(select, "duckdb")
+    assert isinstance(plain, Plain)

@@ -14,8 +14,8 @@ from elasticdl.errors import DataError
 from elasticdl.sql import planning
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import ColumnPlan, Head, Kind, LabelPlan, Schema, Stored
-from elasticdl.sql.registry import Description, Registry
-from elasticdl.sql.running import evaluate, gradients, losses, predict
+from elasticdl.sql.registry import Description, Registry, write_description
+from elasticdl.sql.running import evaluate, explain, gradients, losses, predict
 from elasticdl.sql.running.session import Session
 
 ABOUT = Description(
@@ -186,22 +186,131 @@ def test_a_table_that_is_read_in_part_does_not_become_that_part(
     assert len(rows_of(session, "SELECT * FROM people")) == 10
 
 
-@pytest.mark.parametrize(
-    ("select", "count"),
-    [
-        ("SELECT * FROM people", 10),
-        # A table of answers, which is not read: it is made anew.
-        ("SELECT x FROM people WHERE x < 3 AND x <> 99", 3),
-        ("SELECT x AS people, x, y AS guess FROM people", 10),
-    ],
-)
-def test_other_tables_are_made_anew(
-    session: Session, tmp_path: Path, select: str, count: int
+@pytest.mark.parametrize("target", ['"answers"', "answers.GUESS"])
+def test_a_table_of_answers_is_made_anew(
+    session: Session, tmp_path: Path, target: str
 ) -> None:
-    target = "people" if count == 10 and "AS" not in select else '"out"'
-    text = f"{select} TO PREDICT {target} USING m"
-    finished(session, prepared(session, text, tmp_path / "w"), tmp_path / "w", count)
-    assert rows_of(session, f"SELECT count(*) FROM {target}") == ((count,),)
+    for folder, count in ((tmp_path / "first", 10), (tmp_path / "second", 3)):
+        text = f"SELECT x FROM people WHERE x < {count} TO PREDICT {target} USING m"
+        finished(session, prepared(session, text, folder), folder, count)
+        assert rows_of(session, "SELECT count(*) FROM answers") == ((count,),)
+
+
+@pytest.mark.parametrize("target", ["people.guess", "people.y", '"people"', "early"])
+@pytest.mark.parametrize("head", [Head.BINARY, Head.NUMBER])
+def test_another_table_is_not_replaced_by_answers(
+    session: Session, tmp_path: Path, target: str, head: Head
+) -> None:
+    """All people were gone, and the answers for a few newcomers in their place."""
+    session.source.execute("CREATE TABLE newcomers AS SELECT 1 AS x", most_rows=1)
+    made = "CREATE TABLE early AS SELECT 1 AS prediction, 0.5 AS probability, 2 AS note"
+    session.source.execute(made, most_rows=1)
+    about = replace(ABOUT, label=replace(ABOUT.label, head=head))
+    if head is Head.NUMBER and target == "people.y":
+        learn(session, about, "SELECT * FROM people")
+    text = f"SELECT * FROM newcomers TO PREDICT {target} USING m"
+    (statement,) = planning.read_statements(text, session.source.engine)
+    with pytest.raises(DataError, match=r"would be gone; name another .*, or DROP"):
+        predict.prepare(session, statement, about, tmp_path)
+    assert rows_of(session, "SELECT count(*) FROM people") == ((10,),)
+
+
+def learn(session: Session, about: Description, select: str) -> None:
+    with session.registry.adding("m") as version:
+        write_description(version, about)
+        text = f"{select} LABEL y INTO m"
+        version.statement_file.write_text(text, encoding="utf-8")
+
+
+def test_what_a_model_learned_from_is_not_replaced_though_it_has_answers(
+    session: Session, tmp_path: Path
+) -> None:
+    """After `TO PREDICT people.guess` of all people it looks like a mere answer."""
+    learn(session, ABOUT, "SELECT x, y FROM people")
+    session.source.execute("CREATE TABLE newcomers AS SELECT 1 AS x", most_rows=1)
+    text = "SELECT * FROM people TO PREDICT people.guess USING m"
+    finished(session, prepared(session, text, tmp_path / "w"), tmp_path / "w", 10)
+    with pytest.raises(DataError, match="people is what the model learned from"):
+        prepared(session, text.replace("FROM people", "FROM newcomers"), tmp_path / "v")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_another_file_is_not_replaced_by_answers(tmp_path: Path, ending: str) -> None:
+    source = open_source("", folder=tmp_path)
+    place = tmp_path / f"people.{ending}"
+    source.execute(f"COPY (SELECT i AS x FROM range(9) t(i)) TO '{place}'", most_rows=1)
+    session = Session(source, Registry(tmp_path), lambda _: None, lambda _: None)  # type: ignore[arg-type, return-value]
+    before = place.read_bytes()
+    with pytest.raises(DataError, match="name another file, or delete it first"):
+        prepared(session, f"SELECT 1 AS x TO PREDICT '{place}' USING m", tmp_path / "w")
+    assert place.read_bytes() == before
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        text = f"SELECT 1 AS x TO PREDICT '{tmp_path / f'new.{ending}'}' USING m"
+        finished(session, prepared(session, text, folder), folder, 1)
+    source.close()
+
+
+@pytest.mark.parametrize("using", ["", "USING IntegratedGradients "])
+@pytest.mark.parametrize("verb", ["EVALUATE", "EXPLAIN"])
+def test_figures_take_the_place_of_such_figures_alone(
+    session: Session, tmp_path: Path, verb: str, using: str
+) -> None:
+    if verb == "EVALUATE":
+        using = ""
+    columns = "metric, value" if verb == "EVALUATE" else '"COLUMN", importance'
+    select = "SELECT x, y FROM people"
+    as_named = "SELECT x AS {}, y AS {}".format(*columns.split(", "))
+    session.source.execute(
+        f"CREATE TABLE figures AS {as_named} FROM people", most_rows=1
+    )
+    part = gradients if using else explain if verb == "EXPLAIN" else evaluate
+    for table in ("figures", "other"):
+        text = f"{select} TO {verb} m {using}INTO {table}"
+        (statement,) = planning.read_statements(text, session.source.engine)
+        folder = tmp_path / table
+        folder.mkdir()
+        if table == "figures":
+            assert part.prepare(session, statement, ABOUT, folder) == 10
+            continue
+        made = "CREATE TABLE other AS SELECT 1 AS metric, 2 AS importance, 3 AS value"
+        session.source.execute(made, most_rows=1)
+        with pytest.raises(DataError, match=r"other is there, .* would be gone"):
+            part.prepare(session, statement, ABOUT, folder)
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE people SET y = 7 WHERE x = 3", "UPDATE people SET y = 1 - y"]
+)
+def test_values_that_change_while_the_job_runs_are_not_lost(
+    session: Session, tmp_path: Path, change: str
+) -> None:
+    """They were as before the job again, without a word."""
+    text = "SELECT * FROM people TO PREDICT people.guess USING m"
+    statement = prepared(session, text, tmp_path / "w")
+    rows_of(session, change)
+    now = rows_of(session, "SELECT * FROM people ORDER BY x")
+    with pytest.raises(DataError, match=r"changed while the job ran.*are kept in"):
+        finished(session, statement, tmp_path / "w", 10)
+    assert rows_of(session, "SELECT * FROM people ORDER BY x") == now
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_file_that_changes_while_the_job_runs_is_not_lost(
+    tmp_path: Path, ending: str
+) -> None:
+    source = open_source("", folder=tmp_path)
+    place = tmp_path / f"people.{ending}"
+    source.execute(f"COPY (SELECT i AS x FROM range(9) t(i)) TO '{place}'", most_rows=1)
+    session = Session(source, Registry(tmp_path), lambda _: None, lambda _: None)  # type: ignore[arg-type, return-value]
+    text = f"SELECT * FROM '{place}' TO PREDICT '{place}' USING m"
+    statement = prepared(session, text, tmp_path / "w")
+    source.execute(f"COPY (SELECT 8 - i AS x FROM range(9) t(i)) TO '{place}'",
+                   most_rows=1)  # fmt: skip
+    before = place.read_bytes()
+    with pytest.raises(DataError, match=r"changed while the job ran.*are kept in"):
+        finished(session, statement, tmp_path / "w", 9)
+    assert place.read_bytes() == before
+    source.close()
 
 
 def test_rows_that_come_while_the_job_runs_are_not_lost(
@@ -244,8 +353,8 @@ def test_figures_take_no_place_of_the_rows_that_they_are_of(
         using = ""
     text = f"SELECT * FROM people TO {verb} m {using}INTO people"
     (statement,) = planning.read_statements(text, session.source.engine)
-    part = gradients if using else evaluate
-    prepare = part.prepare if using else evaluate.write_labelled
+    part = gradients if using else explain if verb == "EXPLAIN" else evaluate
+    prepare = part.prepare
     with pytest.raises(DataError, match="people would lose its `x`, `y` and 10 of"):
         prepare(session, statement, ABOUT, tmp_path)
 
@@ -261,7 +370,8 @@ def test_a_table_of_a_schema_is_no_column_of_a_table_called_as_the_schema(
     prepared(
         session, f"{select} TO PREDICT main.new.prediction USING m", tmp_path / "b"
     )
-    session.source.execute("CREATE TABLE main (x INTEGER)", most_rows=1)
+    made = "CREATE TABLE main AS SELECT 1 AS guess, 0.5 AS probability"
+    session.source.execute(made, most_rows=1)
     prepared(session, f"{select} TO PREDICT main.guess USING m", tmp_path / "c")
 
 

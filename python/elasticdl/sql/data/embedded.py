@@ -206,6 +206,11 @@ class Embedded:
         with interrupts(self.connection):
             return _held(self.connection, quoted(name))
 
+    def state(self, name: str) -> str:
+        asked = f"SELECT count(*), sum(hash(*COLUMNS(*))) FROM {quoted(name)}"
+        with interrupts(self.connection):
+            return str(self.connection.execute(asked).fetchone())
+
     def views(self, query: str) -> list[tuple[str, str]]:
         found = self.connection.execute(_VIEWS, [query, query]).fetchall()
         return [(name, behind) for name, behind in found]

@@ -17,6 +17,7 @@ from typing import Any
 from elasticdl.errors import DataError
 from elasticdl.sql.data import describing, tables, types_postgresql
 from elasticdl.sql.data.cursor import ServerRows
+from elasticdl.sql.data.settings import Settings, refuse_held_back
 from elasticdl.sql.data.source import (
     NO_COLUMNS,
     Answer,
@@ -76,7 +77,9 @@ def open_server(url: str) -> Server:
             f"--db: SQLAlchemy has no dialect {scheme!r}; install the package that "
             "brings it, or check the spelling"
         ) from None
-    return Server(engine, secret=parsed.password or "")
+    settings = Settings()
+    settings.give_to(engine)
+    return Server(engine, secret=parsed.password or "", _settings=settings)
 
 
 def _engine(url: Any) -> Any:
@@ -106,6 +109,7 @@ class Server:
     secret: str = field(default="", repr=False)
     keeps_tables: bool = True
     _transaction: Transaction = field(default_factory=Transaction)
+    _settings: Settings = field(default_factory=Settings)
 
     @property
     def engine(self) -> str:
@@ -160,13 +164,18 @@ class Server:
     def execute(self, sql: str, *, most_rows: int) -> Answer:
         from sqlalchemy import exc
 
+        refuse_held_back(sql)
         try:
             held = self._transaction.connection(self._engine, sql)
             if held is None:
                 with self._engine.begin() as connection:
-                    return _answer(connection, sql, most_rows)
+                    answer = _answer(connection, sql, most_rows)
+                    self._settings.after(connection, sql)
+                    return answer
             try:
-                return _answer(held, sql, most_rows)
+                answer = _answer(held, sql, most_rows)
+                self._settings.after(held, sql)
+                return answer
             finally:
                 self._transaction.after(sql)
         except exc.SQLAlchemyError as error:
@@ -232,6 +241,16 @@ class Server:
         except (exc.SQLAlchemyError, NotImplementedError) as error:
             raise self._failed(error, f"table {name} cannot be read") from None
         return Held(tuple(names), int(count))
+
+    def state(self, name: str) -> str:
+        from sqlalchemy import exc
+
+        schema, _, last = name.rpartition(".")
+        try:
+            with self._engine.connect() as connection:
+                return tables.state(connection, self._place(schema, last))
+        except exc.SQLAlchemyError as error:
+            raise self._failed(error, f"table {name} cannot be read") from None
 
     def views(self, query: str) -> list[tuple[str, str]]:
         import sqlalchemy

@@ -107,6 +107,12 @@ class Source(Protocol):
     def held(self, name: str) -> Held | None:
         """Return what a table has; None if there is none of that name."""
 
+    def state(self, name: str) -> str:
+        """Return what is another text when any value of a table is another one.
+
+        The table is read for it, by the engine where that can tell.
+        """
+
     def views(self, query: str) -> list[tuple[str, str]]:
         """Return names and definitions of views of which a query has the name.
 

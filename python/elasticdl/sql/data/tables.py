@@ -7,6 +7,7 @@ were. Called by `servers`. Must not open anything but the file.
 from __future__ import annotations
 
 import datetime
+import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,27 @@ def refuse_in_mysql(connection: Any, schema: str, name: str) -> None:
             f"table {name} cannot be written: `{other}` has a foreign key to it, and "
             "no table can come in its place; name another one"
         )
+
+
+def state(connection: Any, place: str) -> str:
+    """Return what is another text when any value of a table is another one."""
+    engine = connection.dialect.name
+    run = connection.execution_options(
+        stream_results=True, no_parameters=True
+    ).exec_driver_sql
+    if engine in MYSQL:
+        return str(run(f"CHECKSUM TABLE {place}").first()[1])
+    if engine == "postgresql":
+        row = '"the row"'  # no column
+        hashed = f"sum(hashtextextended({row}::text, 0))"
+        return str(run(f"SELECT count(*), {hashed} FROM {place} AS {row}").first())
+    total = 0
+    cursor = run(f"SELECT * FROM {place}").cursor  # Others have no hash of texts.
+    while rows := cursor.fetchmany(_INSERT_ROWS):
+        for row in rows:
+            digest = hashlib.blake2b(repr(tuple(row)).encode(), digest_size=8).digest()
+            total += int.from_bytes(digest)
+    return str(total)
 
 
 def kept_of(came: Schema) -> Schema:

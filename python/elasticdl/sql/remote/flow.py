@@ -236,6 +236,9 @@ class Remote:
     def held(self, name: str) -> Held | None:
         raise TypeError(f"{name}: tables of a cluster are looked at there")
 
+    def state(self, name: str) -> str:
+        raise TypeError(f"{name}: tables of a cluster are looked at there")
+
     def views(self, query: str) -> list[tuple[str, str]]:
         raise TypeError(f"{query}: views of a cluster's source are looked at there")
 

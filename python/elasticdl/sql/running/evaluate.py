@@ -17,7 +17,7 @@ from elasticdl.sql.data.source import file_literal
 from elasticdl.sql.metrics import misfit
 from elasticdl.sql.plan import LABEL_FEATURE
 from elasticdl.sql.registry import Description
-from elasticdl.sql.running.losses import refuse_loss
+from elasticdl.sql.running.losses import Written, refuse_loss
 from elasticdl.sql.running.predict import check_place, put
 from elasticdl.sql.running.session import Answer, Session, Table
 from elasticdl.sql.running.staging import stage, staged_in
@@ -25,21 +25,29 @@ from elasticdl.sql.statements import Evaluate, Explain
 from elasticdl.sql.writing import beside
 
 _AUC = "auc"
+_COLUMNS = ("metric", "value")  # of the answer
 
 
 def prepare(
     session: Session, statement: Evaluate, about: Description, folder: Path
 ) -> int:
     """Write the rows with their label; return how many there are."""
-    return write_labelled(session, statement, about, folder)
+    return write_labelled(session, statement, about, folder, _COLUMNS)
 
 
 def write_labelled(
-    session: Session, statement: Evaluate | Explain, about: Description, folder: Path
+    session: Session,
+    statement: Evaluate | Explain,
+    about: Description,
+    folder: Path,
+    columns: tuple[str, ...],
 ) -> int:
-    """Write the rows of a query with their label; return how many there are."""
+    """Write the rows of a query with their label; return how many there are.
+
+    The answer has other `columns`.
+    """
     check_place(session, statement.into)
-    refuse_loss(session, statement.select, statement.into, (), 0)
+    refuse_loss(session, statement.select, statement.into, Written(columns))
     wanted = statement.label.text if statement.label else about.label.column
     staged = stage(session, statement.select, about, folder, wanted)
     if not staged.num_rows:
@@ -97,7 +105,7 @@ def finish(
             f"{_AUC} is NULL: all rows are of one class of `{about.label.column}`, and "
             "it is about two"
         )
-    table = Table(("metric", "value"), (("rows", number), *sorted(figures.items())))
+    table = Table(_COLUMNS, (("rows", number), *sorted(figures.items())))
     if statement.into is not None:
         path = folder / "metrics.parquet"
         write_table(path, table)

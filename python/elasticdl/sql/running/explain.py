@@ -27,6 +27,7 @@ from elasticdl.sql.statements import Explain
 
 MOST_ROWS = 2000  # Of the query; each is predicted once for each column.
 _EXCHANGED = "exchanged.parquet"
+COLUMNS = ("column", "importance")  # of the answer
 # No column of a shard has a blank in its name.
 _ROW, _PART, _PLACE = '"the row"', '"the part"', '"the place"'
 
@@ -35,7 +36,7 @@ def prepare(
     session: Session, statement: Explain, about: Description, folder: Path
 ) -> int:
     """Write the rows, and again with each column exchanged; return how many rows."""
-    if not write_labelled(session, statement, about, folder):
+    if not write_labelled(session, statement, about, folder, COLUMNS):
         return 0
     rows = folder / "shards" / "rows" / "rows.parquet"
     return _exchange(rows, folder / _EXCHANGED, about, chosen(statement))
@@ -79,7 +80,7 @@ def write_importance(
     """Write what each column counts for into the table that INTO names."""
     if statement.into is not None:
         path = folder / "importance.parquet"
-        write_table(path, Table(("column", "importance"), values))
+        write_table(path, Table(COLUMNS, values))
         put(session, statement.into.text, path)
 
 

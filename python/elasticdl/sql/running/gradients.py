@@ -17,8 +17,8 @@ from elasticdl.sql.data.shards import ROW_GROUP
 from elasticdl.sql.data.source import file_literal, identifier, literal
 from elasticdl.sql.plan import Head
 from elasticdl.sql.registry import Description
-from elasticdl.sql.running.explain import chosen, write_importance
-from elasticdl.sql.running.losses import refuse_loss
+from elasticdl.sql.running.explain import COLUMNS, chosen, write_importance
+from elasticdl.sql.running.losses import Written, refuse_loss
 from elasticdl.sql.running.predict import check_place, prediction_fields
 from elasticdl.sql.running.session import Answer, Bars, Session
 from elasticdl.sql.running.staging import stage
@@ -34,7 +34,7 @@ def prepare(
 ) -> int:
     """Write some of the rows as the model takes them; return how many."""
     check_place(session, statement.into)
-    refuse_loss(session, statement.select, statement.into, (), 0)
+    refuse_loss(session, statement.select, statement.into, Written(COLUMNS))
     staged = stage(session, statement.select, about, folder)
     if not staged.num_rows:
         return 0

@@ -10,8 +10,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from elasticdl.errors import DataError, SpecError
+from elasticdl.errors import DataError, NotFoundError, SpecError
+from elasticdl.files import write_whole
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.sql import clauses
 from elasticdl.sql.data import embedded, results, shards
 from elasticdl.sql.data.results import Names
 from elasticdl.sql.data.shards import Staged
@@ -23,10 +25,12 @@ from elasticdl.sql.data.source import (
 )
 from elasticdl.sql.plan import Head, Schema
 from elasticdl.sql.registry import Description
-from elasticdl.sql.running.losses import FILE_ENDINGS, refuse_loss
+from elasticdl.sql.running.losses import FILE_ENDINGS, Written, refuse_loss, state
 from elasticdl.sql.running.session import Answer, KeptError, Session, Table, Told
 from elasticdl.sql.running.staging import stage, staged_in
-from elasticdl.sql.statements import Name, Predict
+from elasticdl.sql.statements import Name, Predict, Train
+
+_STATE = "target.txt"  # Of the table that is read and written, when rows were read.
 
 
 def prepare(
@@ -35,7 +39,10 @@ def prepare(
     """Write the rows as the model takes them; return how many there are."""
     check_place(session, statement.table)
     _refuse_schema(session, statement)
+    # Before they are read: what changes meanwhile is perhaps not in them.
+    before = state(session, statement.select, statement.table)
     staged = stage(session, statement.select, about, folder, kept=True)
+    write_whole(folder / _STATE, before, durable=False)
     if staged.num_rows:
         _refuse_loss(session, statement, about, staged)
         rows = folder / "shards" / "rows.parquet"
@@ -97,6 +104,7 @@ def finish(
     try:
         # Others may have put rows there while the job ran.
         _refuse_loss(session, statement, about, staged)
+        _refuse_changed(session, statement, folder)
         number = put(session, table, out, staged.schema)
     except (DataError, SpecError, OSError) as error:
         # A job of hours made them.
@@ -145,14 +153,35 @@ def _refuse_loss(
     learned = {about.label.column, *(one.column for one in about.columns)}
     if names.prediction.lower() in {name.lower() for name in learned}:
         kept = tuple(one for one in kept if one.lower() != names.prediction.lower())
-    refuse_loss(
-        session,
-        statement.select,
-        statement.table,
-        kept,
-        staged.num_rows,
-        answer=None if about.label.head is Head.NUMBER else names,
-    )
+    added: tuple[str, ...] = (names.prediction,)
+    answer = None
+    if about.label.head is not Head.NUMBER:
+        added, answer = (names.prediction, names.probability), names
+    trained = _learned_from(session, statement, about)
+    written = Written(added, kept, staged.num_rows, answer, trained)
+    refuse_loss(session, statement.select, statement.table, written)
+
+
+def _learned_from(session: Session, statement: Predict, about: Description) -> str:
+    """Return the query that a model learned from; "" where that is gone."""
+    try:
+        version = session.registry.find(statement.using.text)
+        text = version.statement_file.read_text(encoding="utf-8")
+    except (NotFoundError, OSError):  # It may have been dropped while its job ran.
+        return ""
+    found, _ = clauses.parsed(text, about.engine)
+    return next((one.select for one in found if isinstance(one, Train)), "")
+
+
+def _refuse_changed(session: Session, statement: Predict, folder: Path) -> None:
+    """Raise DataError where others changed values of the target while the job ran."""
+    before = (folder / _STATE).read_text(encoding="utf-8")
+    if before and before != state(session, statement.select, statement.table):
+        assert statement.table is not None  # noqa: S101 - it has a state
+        raise DataError(
+            f"{statement.table.text} was changed while the job ran, and would have the "
+            "values of before again"
+        )
 
 
 def _added(about: Description, names: Names) -> str:

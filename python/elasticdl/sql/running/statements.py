@@ -12,6 +12,7 @@ from typing import Any
 
 from elasticdl.errors import NotFoundError, SpecError
 from elasticdl.sql import attributes, clauses, planning
+from elasticdl.sql.data.settings import sets
 from elasticdl.sql.data.transactions import begins
 from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.registry import ModelVersion, Registry, read_description
@@ -100,6 +101,13 @@ def _apart(statements: Sequence[Statement]) -> Iterator[Problem]:
                 one.at,
                 "in a cluster each statement has a session of its own, and is kept at "
                 "once: nothing could be rolled back; take the transaction out",
+            )
+        elif isinstance(one, Plain) and sets(one.sql):
+            yield Problem(
+                one.at,
+                "in a cluster each statement has a session of its own: what is set "
+                "here is not set in the next one; write schema.table there, or set it "
+                "in the URL or for the user",
             )
 
 

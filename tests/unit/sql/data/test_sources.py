@@ -478,3 +478,15 @@ def test_a_database_that_is_only_read_may_be_read_by_others(tmp_path: Path) -> N
         )
     first.close()
     assert second.stdout == "((9,),)\n", second.stderr
+
+
+@pytest.mark.parametrize(
+    "sql", ["SET autocommit=0", "set  SESSION autocommit = OFF", "SET @@autocommit = 0"]
+)
+def test_statements_that_wait_for_a_commit_are_asked_for_with_begin(
+    tmp_path: Path, sql: str
+) -> None:
+    source = open_source(f"sqlite:///{tmp_path / 't.sqlite'}")
+    with pytest.raises(DataError, match="write BEGIN before"):
+        source.execute(sql, most_rows=1)
+    source.close()
