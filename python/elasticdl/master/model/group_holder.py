@@ -31,7 +31,7 @@ from elasticdl.master.happenings import RoundBegan, RoundWorks
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_status import Changes, Outside, last_of, out_of
 from elasticdl.master.model.holder import Around, Everybody, ModelHolder
-from elasticdl.master.model.rendezvous import Formed, Standing, decide
+from elasticdl.master.model.rendezvous import Formed, Standing, decide, waits
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.facts import Restore
 from elasticdl.runner.base import ReplicaKey
@@ -127,7 +127,17 @@ class GroupHolder(ModelHolder):
         if order is None or not (ready or self._is_in(member)):
             return None
         plan = self._ledger.plan
-        return replace(order, step_records=plan.batch_size if plan else 0)
+        records = plan.batch_size if plan else 0
+        return replace(order, step_records=records, waits=self.num_waiting is not None)
+
+    @property
+    def num_waiting(self) -> int | None:
+        """Members that make no step, since there are fewer than have to be."""
+        least, formed = self._table.spec.worker.min, self._formed
+        if formed is not None and waits(formed, least=least):
+            return len(formed.round.members)
+        ready = len(self._standings())
+        return ready if 0 < ready < least else None
 
     @property
     def group(self) -> GroupStatus | None:

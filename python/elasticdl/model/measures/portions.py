@@ -137,7 +137,7 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     )
 
 
-def counts_up(
+def try_training(
     definition: PortionDefinition,
     variables: Sequence[Any],
     features: Any,
@@ -146,25 +146,100 @@ def counts_up(
     """Return by variable whether it moves by the sum of what portions move it.
 
     Such is a count of records. A moving average, and a count of steps, moves by the
-    mean.
+    mean. What does neither, as a queue of the newest records, is told in the log.
+
+    Tried on one batch in training mode. Raises UserCodeError if what layers add to the
+    loss there is no mean over records.
     """
-    if not variables:
-        return []
+    model = definition.model
 
     def one(features: Any, labels: Any) -> Any:
-        with keras.StatelessScope([], collect_losses=True) as scope:
+        # Regularisers ask the scope for the values.
+        values = [(v, v.value) for v in model.trainable_variables]
+        with keras.StatelessScope(values, collect_losses=True) as scope:
             out = definition.call(features, training=True)
             definition.training_loss(features, labels, out)
-        return [
+            added = [tf.reduce_sum(tf.cast(one, tf.float64)) for one in model.losses]
+        moved = [
             tf.cast(_current(scope, v), tf.float64) - tf.cast(v.value, tf.float64)
             for v in variables
         ]
+        return moved, added, [tf.cast(o, tf.float64) for o in _dense(out)]
 
     tried = _tried(tf.function(one, reduce_retracing=True), features, labels)
     if tried is None:
         return [False] * len(variables)
-    moved, (rows, *counts) = tried
-    return [_is_sum(*each, first=counts[0] / rows) for each in zip(*moved, strict=True)]
+    found, counts = tried
+    moved, added, outputs = zip(*found, strict=True)
+    bound = _ROUNDING_16 if _is_16_bits(model) else _ROUNDING
+    _refuse_added(added, outputs, counts, bound=bound)
+    rows, first_rows, _ = counts
+    first = first_rows / rows
+    each = list(zip(*moved, strict=True))
+    for variable, offsets in zip(variables, each, strict=True):
+        if variable.dtype != "bool" and _is_by_place(*offsets, first=first):
+            log.warning(
+                "State %s is neither an average nor a count: records change other "
+                "places of it, or by other amounts, in a batch of %d than in portions "
+                "of %d and %d. Workers of strategy allReduce average what portions "
+                "make of it, so that it depends on their number; expected a moving "
+                "average over records or a count, else set strategy: local",
+                variable.path,
+                *counts,
+            )
+    return [_is_sum(*offsets, first=first) for offsets in each]
+
+
+def _refuse_added(
+    added: Sequence[Sequence[Any]],
+    outputs: Sequence[Sequence[Any]],
+    counts: tuple[int, int, int],
+    *,
+    bound: float,
+) -> None:
+    """Raise UserCodeError for an added loss that is no mean of its portions'.
+
+    All are given of a batch and its two portions. Where outputs show that the model
+    draws random numbers or looks at the portion, sums alone are told apart.
+    """
+    if len({len(each) for each in added}) != 1:
+        return  # which of a portion's is which of the batch's is not known
+    rows, *parts_rows = counts
+    cut = [_is_cut(*each, bound=bound) for each in zip(*outputs, strict=True)]
+    apart = bool(cut) and all(cut)
+    if not apart and parts_rows[0] == 1:
+        return  # statistics of one record say nothing
+    for number, (whole, *parts) in enumerate(zip(*added, strict=True), 1):
+        mean = np.average(parts, weights=parts_rows)
+        if not np.isfinite([whole, mean]).all() or np.isclose(
+            whole, mean, rtol=bound, atol=1e-6
+        ):
+            continue
+        if apart or _is_sum(whole, *parts, first=parts_rows[0] / rows):
+            raise UserCodeError(
+                f"loss {number} of {len(added[0])} that layers add in training "
+                f"(add_loss, regularisers) is {whole:.6g} of a batch of {rows} "
+                f"records, and {parts[0]:.6g} and {parts[1]:.6g} of its first "
+                f"{parts_rows[0]} and last {parts_rows[1]}, expected their mean, "
+                f"{mean:.6g}: workers of strategy allReduce compute portions of a step "
+                "and average them by their records; let add_loss be a mean over "
+                "records (tf.reduce_mean), or set strategy: local"
+            )
+
+
+def _dense(outputs: Any) -> list[Any]:
+    found = [one for one in tf.nest.flatten(outputs) if isinstance(one, tf.Tensor)]
+    return [one for one in found if one.dtype.is_floating]
+
+
+def _is_cut(whole: Any, *parts: Any, bound: float) -> bool:
+    """Whether portions give the rows that the batch gives."""
+    if not np.ndim(whole):
+        return False
+    together = np.concatenate(parts)
+    return together.shape == whole.shape and np.allclose(
+        together, whole, rtol=bound, atol=bound
+    )
 
 
 def _current(scope: Any, variable: Any) -> Any:
@@ -178,6 +253,20 @@ def _is_sum(whole: Any, first_part: Any, rest: Any, *, first: float) -> bool:
         mean = first * first_part + (1 - first) * rest
         far_from_sum = np.abs(whole - (first_part + rest)).sum()
         return bool(far_from_sum < np.abs(whole - mean).sum())
+
+
+def _is_by_place(whole: Any, first_part: Any, rest: Any, *, first: float) -> bool:
+    """Whether portions move other places than their batch, and not as parts of it."""
+    if not np.isfinite([whole, first_part, rest]).all():
+        return False
+    places = [one != 0 for one in (whole, first_part, rest)]
+    if all(np.array_equal(places[0], one) for one in places[1:]):
+        return False
+    mean = first * first_part + (1 - first) * rest
+    return not any(
+        np.allclose(whole, one, rtol=_ROUNDING, atol=_ROUNDING * np.abs(whole).max())
+        for one in (mean, first_part + rest)
+    )
 
 
 def _tried(

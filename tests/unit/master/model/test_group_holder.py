@@ -19,10 +19,12 @@ from elasticdl.job.tasks import LeaseRequest, ReplicaId, TaskOutcome, TaskReport
 from elasticdl.job.words import EndCause, ExitReason, ReplicaState
 from elasticdl.master.assembly import assemble
 from elasticdl.master.calls.leasing import UNNAMED_SECONDS, Leasing, most_deaths
+from elasticdl.master.course.watchdog import look_at
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_holder import GroupHolder
 from elasticdl.master.tasks import facts
+from elasticdl.master.tasks.data_plan import SearchStage
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.metrics.master import MasterMetrics
@@ -246,6 +248,36 @@ def test_fewer_than_the_minimum_make_no_step(master: Master) -> None:
     master.turn()
     told = master.round_of(first)
     assert [m.number for m in told.members] == [first.generation, third.generation]
+
+
+def test_a_round_makes_no_step_while_the_minimum_is_raised_above_its_members(
+    master: Master,
+) -> None:
+    first, second = group_of(master, 2)
+    assert not master.round_of(first).waits
+    assert master.holder.num_waiting is None
+    least = SPEC.worker.model_copy(update={"min": 3})
+    master.table.take_spec(SPEC.model_copy(update={"worker": least}))
+    assert all(master.round_of(member).waits for member in (first, second))
+    assert master.holder.num_waiting == 2
+    third = master.worker()
+    master.says(third, copied=False)
+    master.turn()
+    assert len(master.round_of(first).members) == 3
+    assert not master.round_of(first).waits
+
+
+def test_a_group_that_waits_for_its_minimum_may_stand_still_for_long(
+    master: Master,
+) -> None:
+    least = SPEC.worker.model_copy(update={"min": 2})
+    master.table.take_spec(SPEC.model_copy(update={"worker": least}))
+    members = group_of(master, 2)
+    master.job.parts.data.stage = SearchStage.READY
+    assert look_at(master.job).held == ""
+    master.ends(members[1])
+    master.turn()
+    assert look_at(master.job).held == "fewer workers are ready than worker.min"
 
 
 def test_the_loss_of_all_goes_back_and_a_new_round_begins(master: Master) -> None:
