@@ -251,7 +251,9 @@ class GroupHolder(ModelHolder):
         if self._table.settling:
             return  # who was not heard of yet may be there
         standings = self._standings()
-        if len(standings) < max(1, self._table.spec.worker.min):
+        # A later one makes no step either, but has a state: for checkpoints, newcomers.
+        least = self._table.spec.worker.min if self._formed is None else 1
+        if len(standings) < max(1, least):
             return
         if self._formed is not None and self._nobody_has_it(standings):
             self.go_back(_NO_WORKER_LEFT, now=now)
