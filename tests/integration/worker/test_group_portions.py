@@ -203,11 +203,6 @@ class Sampled(keras.layers.Layer):
 REFUSED = [
     (adding("a sum in training alone", SUM), "loss 1 of 1 that layers add"),
     (adding("a product of means in training alone", PRODUCT), "expected their mean"),
-    (adding("a sum after BatchNormalization", SUM,
-            "keras.layers.BatchNormalization(),\n        Adds()"),
-     "loss 1 of 1 that layers add"),
-    (adding("a sum after Dropout", SUM, "keras.layers.Dropout(0.2),\n        Adds()"),
-     "loss 1 of 1 that layers add"),
     (BY_NAME["loss of sums"], 'reduction="sum", expected a mean over records'),
     (Case("synchronized", layers=middle(
           "keras.layers.BatchNormalization(synchronized=True)")),
@@ -348,9 +343,14 @@ def test_a_loss_with_random_numbers_is_not_held_to_its_digits(module, data):
 @pytest.mark.parametrize(
     "before", ["keras.layers.BatchNormalization()", "keras.layers.Dropout(0.5)"]
 )
-def test_a_mean_of_what_depends_on_the_portion_is_no_sum(module, data, before):
+def test_a_sum_is_told_from_a_mean_where_layers_look_at_the_portion(
+    module, data, before
+):
     case = adding("mean", MEAN, f"{before},\n        Adds()")
     Member(module(case, "allReduce", BATCH, data), data, None)
+    case = adding("sum", SUM, f"{before},\n        Adds()")
+    with pytest.raises(UserCodeError, match="not grow with"):
+        Member(module(case, "allReduce", BATCH, data), data, None)
 
 
 def test_state_that_is_written_by_place_is_named(module, data, caplog):

@@ -36,6 +36,14 @@ _ROUNDING_16 = 3e-2
 # what these draws do.
 _DRAWS = 4
 _DRAWN = 10.0
+# Records that come so often give as large a mean, and a sum so many times as large.
+_TIMES = 4
+_LEAST_TRIED = 8  # records
+_ADDED_ADVICE = (
+    "workers of strategy allReduce compute portions of a step and average them by "
+    "their records; let add_loss be a mean over records (tf.reduce_mean), or set "
+    "strategy: local"
+)
 
 
 class PortionDefinition(Protocol):
@@ -152,10 +160,12 @@ def try_training(
     loss there is no mean over records.
     """
     model = definition.model
+    seeds = [v.variable for v in non_trainable(model).own if is_seed(v)]
 
-    def one(features: Any, labels: Any) -> Any:
+    def one(features: Any, labels: Any, draw: Any = 0) -> Any:
         # Regularisers ask the scope for the values.
         values = [(v, v.value) for v in model.trainable_variables]
+        values += [(v, v.value + tf.cast(draw, v.value.dtype)) for v in seeds]
         with keras.StatelessScope(values, collect_losses=True) as scope:
             out = definition.call(features, training=True)
             definition.training_loss(features, labels, out)
@@ -166,13 +176,17 @@ def try_training(
         ]
         return moved, added, [tf.cast(o, tf.float64) for o in _dense(out)]
 
-    tried = _tried(tf.function(one, reduce_retracing=True), features, labels)
+    traced = tf.function(one, reduce_retracing=True)
+    tried = _tried(traced, features, labels)
     if tried is None:
         return [False] * len(variables)
     found, counts = tried
     moved, added, outputs = zip(*found, strict=True)
     bound = _ROUNDING_16 if _is_16_bits(model) else _ROUNDING
-    _refuse_added(added, outputs, counts, bound=bound)
+    if _is_cut(outputs, bound=bound):
+        _refuse_added(added, counts, bound=bound)
+    elif added[0]:
+        _refuse_sums(traced, features, labels)
     rows, first_rows, _ = counts
     first = first_rows / rows
     each = list(zip(*moved, strict=True))
@@ -191,39 +205,48 @@ def try_training(
 
 
 def _refuse_added(
-    added: Sequence[Sequence[Any]],
-    outputs: Sequence[Sequence[Any]],
-    counts: tuple[int, int, int],
-    *,
-    bound: float,
+    added: Sequence[Sequence[Any]], counts: tuple[int, int, int], *, bound: float
 ) -> None:
     """Raise UserCodeError for an added loss that is no mean of its portions'.
 
-    All are given of a batch and its two portions. Where outputs show that the model
-    draws random numbers or looks at the portion, sums alone are told apart.
+    Given are those of a batch and its two portions.
     """
     if len({len(each) for each in added}) != 1:
         return  # which of a portion's is which of the batch's is not known
     rows, *parts_rows = counts
-    cut = [_is_cut(*each, bound=bound) for each in zip(*outputs, strict=True)]
-    apart = bool(cut) and all(cut)
-    if not apart and parts_rows[0] == 1:
-        return  # statistics of one record say nothing
     for number, (whole, *parts) in enumerate(zip(*added, strict=True), 1):
         mean = np.average(parts, weights=parts_rows)
-        if not np.isfinite([whole, mean]).all() or np.isclose(
-            whole, mean, rtol=bound, atol=1e-6
-        ):
-            continue
-        if apart or _is_sum(whole, *parts, first=parts_rows[0] / rows):
+        close = np.isclose(whole, mean, rtol=bound, atol=1e-6)
+        if np.isfinite([whole, mean]).all() and not close:
             raise UserCodeError(
                 f"loss {number} of {len(added[0])} that layers add in training "
                 f"(add_loss, regularisers) is {whole:.6g} of a batch of {rows} "
                 f"records, and {parts[0]:.6g} and {parts[1]:.6g} of its first "
                 f"{parts_rows[0]} and last {parts_rows[1]}, expected their mean, "
-                f"{mean:.6g}: workers of strategy allReduce compute portions of a step "
-                "and average them by their records; let add_loss be a mean over "
-                "records (tf.reduce_mean), or set strategy: local"
+                f"{mean:.6g}: {_ADDED_ADVICE}"
+            )
+
+
+def _refuse_sums(traced: Callable[..., Any], features: Any, labels: Any) -> None:
+    """Raise UserCodeError for an added loss that grows with the records.
+
+    For models that draw random numbers or look at the portion: statistics of records
+    that come several times are those of each once.
+    """
+    rows = int(tf.nest.flatten(features)[0].shape[0])
+    cut = min(rows, max(_LEAST_TRIED, rows // 3))
+    few = next(_cut((features, labels), cut, rows))
+    many = tf.nest.map_structure(lambda t: _again(t, _TIMES), few)
+    drawn = [traced(*few, tf.constant(draw))[1] for draw in range(_DRAWS)]
+    grown = traced(*many, tf.constant(0))[1]
+    for number, (large, *small) in enumerate(zip(grown, *drawn, strict=True), 1):
+        most, much = max(abs(float(one)) for one in small), abs(float(large))
+        if np.isfinite(much) and much > _TIMES / 2 * most + 1e-6:
+            raise UserCodeError(
+                f"loss {number} of {len(grown)} that layers add in training (add_loss, "
+                f"regularisers) is {much:.6g} of {cut} records that come {_TIMES} "
+                f"times each, and {most:.6g} where they come once, expected that it "
+                f"does not grow with the records: {_ADDED_ADVICE}"
             )
 
 
@@ -232,14 +255,15 @@ def _dense(outputs: Any) -> list[Any]:
     return [one for one in found if one.dtype.is_floating]
 
 
-def _is_cut(whole: Any, *parts: Any, bound: float) -> bool:
+def _is_cut(outputs: Sequence[Sequence[Any]], *, bound: float) -> bool:
     """Whether portions give the rows that the batch gives."""
-    if not np.ndim(whole):
-        return False
-    together = np.concatenate(parts)
-    return together.shape == whole.shape and np.allclose(
-        together, whole, rtol=bound, atol=bound
-    )
+    found = []
+    for whole, *parts in zip(*outputs, strict=True):
+        shape = np.shape(whole)
+        together = np.concatenate(parts) if shape else whole
+        same = shape and np.shape(together) == shape
+        found.append(same and np.allclose(together, whole, rtol=bound, atol=bound))
+    return bool(found) and all(found)
 
 
 def _current(scope: Any, variable: Any) -> Any:
@@ -280,7 +304,7 @@ def _tried(
         batch = (features, labels)
         rows = int(tf.nest.flatten(features)[0].shape[0])
         if rows == 1:
-            batch = tf.nest.map_structure(_twice, batch)
+            batch = tf.nest.map_structure(lambda t: _again(t, 2), batch)
             rows = 2
         first = max(1, rows // 3)
         given = [batch, *_cut(batch, first, rows)]
@@ -315,12 +339,12 @@ def _rows(tensor: Any, start: int, end: int) -> Any:
     return tensor[start:end]
 
 
-def _twice(tensor: Any) -> Any:
+def _again(tensor: Any, times: int) -> Any:
     if tensor is None:
         return None
     if isinstance(tensor, tf.SparseTensor):
-        return tf.sparse.concat(0, [tensor, tensor])
-    return tf.concat([tensor, tensor], 0)
+        return tf.sparse.concat(0, [tensor] * times)
+    return tf.concat([tensor] * times, 0)
 
 
 def _is_16_bits(model: keras.Model) -> bool:
