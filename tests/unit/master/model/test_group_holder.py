@@ -27,6 +27,7 @@ from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.data_plan import SearchStage
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue_plan import QueuePlan
+from elasticdl.master.telling.status import message
 from elasticdl.metrics.master import MasterMetrics
 from elasticdl.runner.publisher import Platform
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
@@ -268,6 +269,25 @@ def test_a_round_makes_no_step_while_the_minimum_is_raised_above_its_members(
     master.turn()
     assert len(master.round_of(first).members) == 3
     assert not master.round_of(first).waits
+
+
+def test_who_runs_but_is_not_reached_is_missing_from_the_minimum_and_that_is_told(
+    master: Master,
+) -> None:
+    least = SPEC.worker.model_copy(update={"min": 2})
+    master.job.change_spec(SPEC.model_copy(update={"worker": least}))
+    older, younger = group_of(master, 2)
+    assert message(master.job) == ""
+    number = master.round_of(older).number
+    master.says(older, broken=number, lost=younger.generation)
+    master.says(younger, broken=number, lost=older.generation)
+    master.turn()
+    told = master.round_of(older)
+    assert [m.number for m in told.members] == [older.generation]
+    assert told.waits
+    assert message(master.job).startswith(
+        "1 workers can make steps together, fewer than worker.min (2): no step is made"
+    )
 
 
 def test_a_group_that_waits_for_its_minimum_may_stand_still_for_long(
