@@ -204,7 +204,7 @@ def test_fewer_than_a_raised_minimum_make_no_step_and_a_stop_keeps_theirs(job):
     status = together(one, 1)
     one.wait_for_step(status.progress.version + 20)
     edit_values(one.job_dir.spec_file, {"job.worker.min": 2})
-    seen = []
+    seen: list[float] = []
 
     def stands(status):
         waits = "no step is made" in status.message and any(
