@@ -149,6 +149,7 @@ class GroupRound:
     begins: bool = False  # nothing has been trained since `restore_dir`
     restore_dir: str = ""  # what it begins with; "": initial values
     step_records: int = 0  # of all members together; 0: not known yet
+    waits: bool = False  # for more members: no step is made
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,6 +344,7 @@ def _round_to_wire(formed: GroupRound) -> master_pb2.GroupRound | None:
         begins=formed.begins,
         restore_dir=formed.restore_dir,
         step_records=formed.step_records,
+        waits=formed.waits,
     )
 
 
@@ -356,6 +357,7 @@ def _round_from_wire(message: master_pb2.GroupRound) -> GroupRound:
         begins=message.begins,
         restore_dir=message.restore_dir,
         step_records=message.step_records,
+        waits=message.waits,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from elasticdl.checkpoint import reshard
 from elasticdl.errors import ExitCode
+from elasticdl.job.values.file import edit_values
 from elasticdl.testing.claims import check_whole
 
 LONG = {"epochs": 10_000, "batchSize": 16, "batchesPerTask": 4}
@@ -194,6 +195,30 @@ def test_a_group_shrinks_to_one_member_grows_back_and_is_scaled(job):
     assert_once(one, report)
     steps = re.findall(r"Round (\d+): ([^(]*)", one.log_text("master", 0))
     assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
+
+
+def test_fewer_than_a_raised_minimum_make_no_step_and_a_stop_keeps_theirs(job):
+    one = group(job, "least", replicas=2)
+    together(one, 2)
+    one.handle.set_capacity(1)
+    status = together(one, 1)
+    one.wait_for_step(status.progress.version + 20)
+    edit_values(one.job_dir.spec_file, {"job.worker.min": 2})
+    seen: list[float] = []
+
+    def stands(status):
+        waits = "no step is made" in status.message and any(
+            one.name in status.group.members and one.phase == "wait"
+            for one in status.replicas
+        )
+        seen.append(status.progress.version if waits else len(seen) - 1e9)
+        return len(seen) > 20 and len({*seen[-20:]}) == 1
+
+    stood = one.wait_until(stands, "a member that stands and waits for another one")
+    one.handle.stop()
+    report = one.finish(expected=ExitCode.STOPPED)
+    assert report.version == stood.progress.version
+    assert reshard.load_all(Path(report.checkpoint)).version == report.version
 
 
 # One worker finds the file, and moves a weight; so does no other one.

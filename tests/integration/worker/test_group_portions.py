@@ -123,7 +123,43 @@ def model():
 """
 }
 
+ADDS = """
+class Adds(keras.layers.Layer):
+    def call(self, inputs, training=False):
+        if training:
+            self.add_loss(0.1 * {})
+        return inputs
+
+"""
+SUM, MEAN = "keras.ops.sum(inputs ** 2)", "keras.ops.mean(inputs ** 2)"
+PRODUCT = "keras.ops.mean(inputs[:, 0]) * keras.ops.mean(inputs[:, 1])"
+# The newest records, as a queue of keys to compare with.
+QUEUE = """
+class Queue(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, shape: self.add_weight(
+            name=name, shape=shape, dtype=kind, initializer="zeros", trainable=False)
+        self.at = make("at", "int32", ())
+        self.keys = make("keys", "float32", (64, shape[-1]))
+
+    def call(self, inputs, training=False):
+        if training:
+            rows = keras.ops.shape(inputs)[0]
+            places = (self.at + keras.ops.arange(rows))[:, None] % 64
+            self.keys.assign(keras.ops.scatter_update(self.keys, places, inputs))
+            self.at.assign((self.at + rows) % 64)
+        return inputs
+
+"""
+
+
+def adding(name, loss, before="Adds()", **more):
+    return Case(name, before=ADDS.format(loss), layers=middle(before), **more)
+
+
 EQUAL = [
+    Case("add_loss in training alone", before=ADDS.format(MEAN),
+         layers=middle("Adds()")),
     *(
         BY_NAME[name]
         for name in (
@@ -165,6 +201,8 @@ class Sampled(keras.layers.Layer):
 
 """
 REFUSED = [
+    (adding("a sum in training alone", SUM), "loss 1 of 1 that layers add"),
+    (adding("a product of means in training alone", PRODUCT), "expected their mean"),
     (BY_NAME["loss of sums"], 'reduction="sum", expected a mean over records'),
     (Case("synchronized", layers=middle(
           "keras.layers.BatchNormalization(synchronized=True)")),
@@ -300,6 +338,36 @@ def test_a_loss_with_random_numbers_is_not_held_to_its_digits(module, data):
     case = dataclasses.replace(case, loss=LOSS.format("sum"))
     with pytest.raises(UserCodeError, match='reduction="sum"'):
         Member(module(case, "allReduce", BATCH, data), data, None)
+
+
+@pytest.mark.parametrize(
+    "before", ["keras.layers.BatchNormalization()", "keras.layers.Dropout(0.5)"]
+)
+def test_a_sum_is_told_from_a_mean_where_layers_look_at_the_portion(
+    module, data, before
+):
+    case = adding("mean", MEAN, f"{before},\n        Adds()")
+    Member(module(case, "allReduce", BATCH, data), data, None)
+    case = adding("sum", SUM, f"{before},\n        Adds()")
+    with pytest.raises(UserCodeError, match="not grow with"):
+        Member(module(case, "allReduce", BATCH, data), data, None)
+
+
+def test_state_that_is_written_by_place_is_named(module, data, caplog):
+    case = Case("queue", before=QUEUE, layers=middle("Queue()"))
+    Member(module(case, "allReduce", BATCH, data), data, None)
+    (said,) = [one.getMessage() for one in caplog.records if "State " in one.message]
+    assert "/keys is neither an average nor a count" in said
+
+
+@pytest.mark.parametrize(
+    "case",
+    [BEGINNING, COUNTING, BY_NAME["BatchNormalization"]],
+    ids=lambda case: case.name,
+)
+def test_averages_counts_and_flags_are_not_named(module, data, case, caplog):
+    Member(module(case, "allReduce", BATCH, data), data, None)
+    assert not [one for one in caplog.records if "State " in one.message]
 
 
 def test_it_does_not_matter_whose_portion_it_is(module, data):

@@ -178,7 +178,6 @@ def _loads(member: Member) -> str:
 
 def _held(job: Job) -> str:
     parts = job.parts
-    workers = parts.table.workers()
     if parts.ledger.trouble or job.storage_trouble(now=job.clock()):
         return "storage is away"  # each with a bound of its own
     if job.save_refused:
@@ -189,10 +188,17 @@ def _held(job: Job) -> str:
         return "data are being looked for or prepared"
     if any(m is None or m.state is not ReplicaState.RUNNING for m in parts.table.ps()):
         return "a PS waits for room"
+    return _lacks_workers(job)
+
+
+def _lacks_workers(job: Job) -> str:
+    workers = job.parts.table.workers()
     if not any(m.alive for m in workers):
         return "all workers wait for room"
     if not any(m.alive and m.ready for m in workers):
         return "workers build the model"
+    if job.parts.holder.num_waiting is not None:
+        return "fewer workers are ready than worker.min"
     return ""
 
 

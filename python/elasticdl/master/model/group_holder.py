@@ -31,7 +31,7 @@ from elasticdl.master.happenings import RoundBegan, RoundWorks
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_status import Changes, Outside, last_of, out_of
 from elasticdl.master.model.holder import Around, Everybody, ModelHolder
-from elasticdl.master.model.rendezvous import Formed, Standing, decide
+from elasticdl.master.model.rendezvous import Formed, Standing, decide, waits
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.facts import Restore
 from elasticdl.runner.base import ReplicaKey
@@ -127,7 +127,17 @@ class GroupHolder(ModelHolder):
         if order is None or not (ready or self._is_in(member)):
             return None
         plan = self._ledger.plan
-        return replace(order, step_records=plan.batch_size if plan else 0)
+        records = plan.batch_size if plan else 0
+        return replace(order, step_records=records, waits=self.num_waiting is not None)
+
+    @property
+    def num_waiting(self) -> int | None:
+        """Members that make no step, since there are fewer than have to be."""
+        least, formed = self._table.spec.worker.min, self._formed
+        if formed is not None and waits(formed, least=least):
+            return len(formed.round.members)
+        ready = len(self._standings())
+        return ready if 0 < ready < least else None
 
     @property
     def group(self) -> GroupStatus | None:
@@ -241,7 +251,9 @@ class GroupHolder(ModelHolder):
         if self._table.settling:
             return  # who was not heard of yet may be there
         standings = self._standings()
-        if len(standings) < max(1, self._table.spec.worker.min):
+        # A later one makes no step either, but has a state: for checkpoints, newcomers.
+        least = self._table.spec.worker.min if self._formed is None else 1
+        if len(standings) < max(1, least):
             return
         if self._formed is not None and self._nobody_has_it(standings):
             self.go_back(_NO_WORKER_LEFT, now=now)

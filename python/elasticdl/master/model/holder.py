@@ -136,6 +136,11 @@ class ModelHolder(abc.ABC):
         return False
 
     @property
+    def num_waiting(self) -> int | None:
+        """Workers that make no step: fewer than `worker.min`. None: enough do."""
+        return None
+
+    @property
     def rewind(self) -> int:
         """Number of rewinds so far; every request about the model carries it."""
         return self._ledger.rewinds

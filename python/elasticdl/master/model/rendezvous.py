@@ -15,6 +15,8 @@ Pure; must not know heartbeats, connections or the model.
   level: the others wait for the few steps that it lacks. It is let in as it is where
   fewer than the least number of members are left, or nobody who has a state.
 - A member with other values than the leader's gets these, in a round of its own.
+- A round of fewer than the least number of members stands, and makes no step: so it is
+  where that number is raised, or where one is out for a lost connection.
 - Newcomers are let in together, in one round in two seconds at most.
 """
 
@@ -109,6 +111,11 @@ def decide(
         retry=verdict.retry,
         kept_out=kept_out,
     )
+
+
+def waits(formed: Formed, *, least: int) -> bool:
+    """Whether a round has to wait for more members before it makes a step."""
+    return len(formed.round.members) < least
 
 
 @dataclass(frozen=True)

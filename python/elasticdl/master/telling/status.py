@@ -111,11 +111,15 @@ def _below_minimum(job: Job) -> str:
     if job.parts.table.settling:
         return ""
     running = sum(m.alive for m in job.parts.table.workers())
-    least = job.spec.worker.min
-    if running >= least or job.state is JobState.PAUSED or job.state.ended:
+    least, holder = job.spec.worker.min, job.parts.holder
+    if job.state is JobState.PAUSED or job.state.ended:
         return ""
-    text = f"{running} workers run, fewer than worker.min ({least})"
-    waits = job.parts.holder.waits_for_minimum
+    text, waits = f"{running} workers run", holder.waits_for_minimum
+    if running >= least:
+        if holder.num_waiting is None or not (holder.group and holder.group.round):
+            return ""  # enough, or they begin
+        text = f"{holder.num_waiting} workers can make steps together"
+    text = f"{text}, fewer than worker.min ({least})"
     return f"{text}: no step is made before there are more" if waits else text
 
 

@@ -36,6 +36,14 @@ _ROUNDING_16 = 3e-2
 # what these draws do.
 _DRAWS = 4
 _DRAWN = 10.0
+# Records that come so often give as large a mean, and a sum so many times as large.
+_TIMES = 4
+_LEAST_TRIED = 8  # records
+_ADDED_ADVICE = (
+    "workers of strategy allReduce compute portions of a step and average them by "
+    "their records; let add_loss be a mean over records (tf.reduce_mean), or set "
+    "strategy: local"
+)
 
 
 class PortionDefinition(Protocol):
@@ -137,7 +145,7 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     )
 
 
-def counts_up(
+def try_training(
     definition: PortionDefinition,
     variables: Sequence[Any],
     features: Any,
@@ -146,27 +154,116 @@ def counts_up(
     """Return by variable whether it moves by the sum of what portions move it.
 
     Such is a count of records. A moving average, and a count of steps, moves by the
-    mean.
-    """
-    if not variables:
-        return []
+    mean. What does neither, as a queue of the newest records, is told in the log.
 
-    def one(features: Any, labels: Any) -> Any:
+    Tried on one batch in training mode. Raises UserCodeError if what layers add to the
+    loss there is no mean over records.
+    """
+    model = definition.model
+    seeds = [v.variable for v in non_trainable(model).own if is_seed(v)]
+
+    def one(features: Any, labels: Any, draw: Any = 0) -> Any:
         # Regularisers ask the scope for the values.
-        values = [(v, v.value) for v in definition.model.trainable_variables]
+        values = [(v, v.value) for v in model.trainable_variables]
+        values += [(v, v.value + tf.cast(draw, v.value.dtype)) for v in seeds]
         with keras.StatelessScope(values, collect_losses=True) as scope:
             out = definition.call(features, training=True)
             definition.training_loss(features, labels, out)
-        return [
+            added = [tf.reduce_sum(tf.cast(one, tf.float64)) for one in model.losses]
+        moved = [
             tf.cast(_current(scope, v), tf.float64) - tf.cast(v.value, tf.float64)
             for v in variables
         ]
+        return moved, added, [tf.cast(o, tf.float64) for o in _dense(out)]
 
-    tried = _tried(tf.function(one, reduce_retracing=True), features, labels)
+    traced = tf.function(one, reduce_retracing=True)
+    tried = _tried(traced, features, labels)
     if tried is None:
         return [False] * len(variables)
-    moved, (rows, *counts) = tried
-    return [_is_sum(*each, first=counts[0] / rows) for each in zip(*moved, strict=True)]
+    found, counts = tried
+    moved, added, outputs = zip(*found, strict=True)
+    bound = _ROUNDING_16 if _is_16_bits(model) else _ROUNDING
+    if _is_cut(outputs, bound=bound):
+        _refuse_added(added, counts, bound=bound)
+    elif added[0]:
+        _refuse_sums(traced, features, labels)
+    rows, first_rows, _ = counts
+    first = first_rows / rows
+    each = list(zip(*moved, strict=True))
+    for variable, offsets in zip(variables, each, strict=True):
+        if variable.dtype != "bool" and _is_by_place(*offsets, first=first):
+            log.warning(
+                "State %s is neither an average nor a count: records change other "
+                "places of it, or by other amounts, in a batch of %d than in portions "
+                "of %d and %d. Workers of strategy allReduce average what portions "
+                "make of it, so that it depends on their number; expected a moving "
+                "average over records or a count, else set strategy: local",
+                variable.path,
+                *counts,
+            )
+    return [_is_sum(*offsets, first=first) for offsets in each]
+
+
+def _refuse_added(
+    added: Sequence[Sequence[Any]], counts: tuple[int, int, int], *, bound: float
+) -> None:
+    """Raise UserCodeError for an added loss that is no mean of its portions'.
+
+    Given are those of a batch and its two portions.
+    """
+    if len({len(each) for each in added}) != 1:
+        return  # which of a portion's is which of the batch's is not known
+    rows, *parts_rows = counts
+    for number, (whole, *parts) in enumerate(zip(*added, strict=True), 1):
+        mean = np.average(parts, weights=parts_rows)
+        close = np.isclose(whole, mean, rtol=bound, atol=1e-6)
+        if np.isfinite([whole, mean]).all() and not close:
+            raise UserCodeError(
+                f"loss {number} of {len(added[0])} that layers add in training "
+                f"(add_loss, regularisers) is {whole:.6g} of a batch of {rows} "
+                f"records, and {parts[0]:.6g} and {parts[1]:.6g} of its first "
+                f"{parts_rows[0]} and last {parts_rows[1]}, expected their mean, "
+                f"{mean:.6g}: {_ADDED_ADVICE}"
+            )
+
+
+def _refuse_sums(traced: Callable[..., Any], features: Any, labels: Any) -> None:
+    """Raise UserCodeError for an added loss that grows with the records.
+
+    For models that draw random numbers or look at the portion: statistics of records
+    that come several times are those of each once.
+    """
+    rows = int(tf.nest.flatten(features)[0].shape[0])
+    cut = min(rows, max(_LEAST_TRIED, rows // 3))
+    few = next(_cut((features, labels), cut, rows))
+    many = tf.nest.map_structure(lambda t: _again(t, _TIMES), few)
+    drawn = [traced(*few, tf.constant(draw))[1] for draw in range(_DRAWS)]
+    grown = traced(*many, tf.constant(0))[1]
+    for number, (large, *small) in enumerate(zip(grown, *drawn, strict=True), 1):
+        most, much = max(abs(float(one)) for one in small), abs(float(large))
+        if np.isfinite(much) and much > _TIMES / 2 * most + 1e-6:
+            raise UserCodeError(
+                f"loss {number} of {len(grown)} that layers add in training (add_loss, "
+                f"regularisers) is {much:.6g} of {cut} records that come {_TIMES} "
+                f"times each, and {most:.6g} where they come once, expected that it "
+                f"does not grow with the records: {_ADDED_ADVICE}"
+            )
+
+
+def _dense(outputs: Any) -> list[Any]:
+    found = [one for one in tf.nest.flatten(outputs) if isinstance(one, tf.Tensor)]
+    return [one for one in found if one.dtype.is_floating]
+
+
+def _is_cut(outputs: Sequence[Sequence[Any]], *, bound: float) -> bool:
+    """Whether portions give the rows that the batch gives."""
+    found = []
+    for whole, *parts in zip(*outputs, strict=True):
+        shape = np.shape(whole)
+        together = np.concatenate(parts) if shape else whole
+        same = shape and np.shape(together) == shape
+        found.append(same and np.allclose(together, whole, rtol=bound, atol=bound))
+    return bool(found) and all(found)
 
 
 def _current(scope: Any, variable: Any) -> Any:
@@ -182,6 +279,20 @@ def _is_sum(whole: Any, first_part: Any, rest: Any, *, first: float) -> bool:
         return bool(far_from_sum < np.abs(whole - mean).sum())
 
 
+def _is_by_place(whole: Any, first_part: Any, rest: Any, *, first: float) -> bool:
+    """Whether portions move other places than their batch, and not as parts of it."""
+    if not np.isfinite([whole, first_part, rest]).all():
+        return False
+    places = [one != 0 for one in (whole, first_part, rest)]
+    if all(np.array_equal(places[0], one) for one in places[1:]):
+        return False
+    mean = first * first_part + (1 - first) * rest
+    return not any(
+        np.allclose(whole, one, rtol=_ROUNDING, atol=_ROUNDING * np.abs(whole).max())
+        for one in (mean, first_part + rest)
+    )
+
+
 def _tried(
     function: Callable[..., Any], features: Any, labels: Any
 ) -> tuple[list[Any], tuple[int, int, int]] | None:
@@ -193,7 +304,7 @@ def _tried(
         batch = (features, labels)
         rows = int(tf.nest.flatten(features)[0].shape[0])
         if rows == 1:
-            batch = tf.nest.map_structure(_twice, batch)
+            batch = tf.nest.map_structure(lambda t: _again(t, 2), batch)
             rows = 2
         first = max(1, rows // 3)
         given = [batch, *_cut(batch, first, rows)]
@@ -228,12 +339,12 @@ def _rows(tensor: Any, start: int, end: int) -> Any:
     return tensor[start:end]
 
 
-def _twice(tensor: Any) -> Any:
+def _again(tensor: Any, times: int) -> Any:
     if tensor is None:
         return None
     if isinstance(tensor, tf.SparseTensor):
-        return tf.sparse.concat(0, [tensor, tensor])
-    return tf.concat([tensor, tensor], 0)
+        return tf.sparse.concat(0, [tensor] * times)
+    return tf.concat([tensor] * times, 0)
 
 
 def _is_16_bits(model: keras.Model) -> bool:

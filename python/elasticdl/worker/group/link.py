@@ -42,6 +42,7 @@ class GroupLink:
         # Those that this worker is in; and the newest of all.
         self._rounds: OrderedDict[int, GroupRound] = OrderedDict()
         self._newest = 0
+        self.waits = False  # the newest round has too few members for a step
         self._broken = 0
         self._lost = 0
         self._stateless = False
@@ -55,6 +56,8 @@ class GroupLink:
         """
         self._step_records = order.step_records or self._step_records
         with self._lock:
+            if order.number >= self._newest:
+                self.waits = order.waits
             if order.number <= self._newest:
                 return
             self._newest = order.number

@@ -170,7 +170,7 @@ class GroupLoop:
             self._position.digests.take(step)
         if not plan.lease_id:
             if self._link.leads:
-                self._refill(LOOK_SECONDS if self._parts.holds() else _IDLE_SECONDS)
+                self._idle()
             self._group.computed(step, number, self._parts.step.nothing())
             return
         share = self._stepping.share(plan, *place)
@@ -182,6 +182,13 @@ class GroupLoop:
         else:
             ready = partial(self._group.has_bucket, step, number)
             self._stepping.compute(share, ready)
+
+    def _idle(self) -> None:
+        """Wait for what a step needs: a task, or more members."""
+        self._refill(LOOK_SECONDS if self._parts.holds() else _IDLE_SECONDS)
+        if self._link.waits:
+            self._wait_for_others()
+            self._parts.leaving.wait(LOOK_SECONDS)
 
     def _apply(self, order: Apply | Follow) -> None:
         plan, (summed,) = StepPlan.decoded(order.plan), order.parts

@@ -94,7 +94,8 @@ class Position:
                 ]
             )
             records = self.link.step_records if self.link else 0
-            records = 0 if parts.holds() else records
+            if parts.holds() or (self.link is not None and self.link.waits):
+                records = 0
             plan = work.plan(records)
             if plan.lease_id:
                 epoch = work.tasks[plan.lease_id].epoch

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from elasticdl.collective.buffers import CACHE_LINE
 from elasticdl.errors import UserCodeError
 from elasticdl.model.feeding import Batch
-from elasticdl.model.measures.portions import LEAST_WEIGHT, counts_up, refuse_uneven
+from elasticdl.model.measures.portions import LEAST_WEIGHT, refuse_uneven, try_training
 from elasticdl.model.state import non_trainable
 from elasticdl.model.variables import NamedVariable
 from elasticdl.tensor.placement import GradientKind
@@ -141,7 +141,7 @@ class GroupStep:
         self._gradient.trace([], [features, labels])
         refuse_uneven(self._definition, features, labels)
         self._moved.adds(
-            counts_up(self._definition, self._moved.variables, features, labels)
+            try_training(self._definition, self._moved.variables, features, labels)
         )
         self.num_gradients = sum(_size(v.shape) for v in self._with_gradient)
         self.begin()

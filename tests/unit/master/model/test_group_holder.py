@@ -19,12 +19,15 @@ from elasticdl.job.tasks import LeaseRequest, ReplicaId, TaskOutcome, TaskReport
 from elasticdl.job.words import EndCause, ExitReason, ReplicaState
 from elasticdl.master.assembly import assemble
 from elasticdl.master.calls.leasing import UNNAMED_SECONDS, Leasing, most_deaths
+from elasticdl.master.course.watchdog import look_at
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_holder import GroupHolder
 from elasticdl.master.tasks import facts
+from elasticdl.master.tasks.data_plan import SearchStage
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue_plan import QueuePlan
+from elasticdl.master.telling.status import message
 from elasticdl.metrics.master import MasterMetrics
 from elasticdl.runner.publisher import Platform
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
@@ -240,12 +243,64 @@ def test_fewer_than_the_minimum_make_no_step(master: Master) -> None:
     assert len(master.round_of(first).members) == 2
     master.ends(second)
     master.turn()
-    assert len(master.round_of(first).members) == 2  # which is broken, and stays so
+    assert len(master.round_of(first).members) == 1
+    assert master.round_of(first).waits
+    master.level(first)
+    assert master.holder.known  # a job that is stopped now has a checkpoint
     third = master.worker()
     master.says(third)
     master.turn()
     told = master.round_of(first)
     assert [m.number for m in told.members] == [first.generation, third.generation]
+
+
+def test_a_round_makes_no_step_while_the_minimum_is_raised_above_its_members(
+    master: Master,
+) -> None:
+    first, second = group_of(master, 2)
+    assert not master.round_of(first).waits
+    assert master.holder.num_waiting is None
+    least = SPEC.worker.model_copy(update={"min": 3})
+    master.table.take_spec(SPEC.model_copy(update={"worker": least}))
+    assert all(master.round_of(member).waits for member in (first, second))
+    assert master.holder.num_waiting == 2
+    third = master.worker()
+    master.says(third, copied=False)
+    master.turn()
+    assert len(master.round_of(first).members) == 3
+    assert not master.round_of(first).waits
+
+
+def test_who_runs_but_is_not_reached_is_missing_from_the_minimum_and_that_is_told(
+    master: Master,
+) -> None:
+    least = SPEC.worker.model_copy(update={"min": 2})
+    master.job.change_spec(SPEC.model_copy(update={"worker": least}))
+    older, younger = group_of(master, 2)
+    assert message(master.job) == ""
+    number = master.round_of(older).number
+    master.says(older, broken=number, lost=younger.generation)
+    master.says(younger, broken=number, lost=older.generation)
+    master.turn()
+    told = master.round_of(older)
+    assert [m.number for m in told.members] == [older.generation]
+    assert told.waits
+    assert message(master.job).startswith(
+        "1 workers can make steps together, fewer than worker.min (2): no step is made"
+    )
+
+
+def test_a_group_that_waits_for_its_minimum_may_stand_still_for_long(
+    master: Master,
+) -> None:
+    least = SPEC.worker.model_copy(update={"min": 2})
+    master.table.take_spec(SPEC.model_copy(update={"worker": least}))
+    members = group_of(master, 2)
+    master.job.parts.data.stage = SearchStage.READY
+    assert look_at(master.job).held == ""
+    master.ends(members[1])
+    master.turn()
+    assert look_at(master.job).held == "fewer workers are ready than worker.min"
 
 
 def test_the_loss_of_all_goes_back_and_a_new_round_begins(master: Master) -> None:

@@ -12,6 +12,7 @@ from elasticdl.master.model.rendezvous import (
     Formed,
     Standing,
     decide,
+    waits,
 )
 
 NOW = 1000.0
@@ -158,6 +159,30 @@ def test_who_is_cut_off_from_all_others_is_out_though_it_is_the_oldest() -> None
     assert formed is not None
     assert formed.round.members == (2, 7)
     assert formed.why == "worker-4, worker-2 lost each other: worker-4 is out"
+
+
+def test_a_round_without_one_that_is_out_for_a_lost_connection_waits_for_it() -> None:
+    formed = first([OLD, MIDDLE])
+    assert not waits(formed, least=2)
+    said = [broken(OLD, lost=2), broken(MIDDLE, lost=4)]
+    alone = decide(formed, said, begins=False, now=NOW + 10, least=2)
+    assert alone is not None
+    assert alone.round.members == (4,)
+    assert waits(alone, least=2)
+    both = decide(alone, [OLD, MIDDLE], begins=False, now=NOW + 20, least=2)
+    assert both is not None
+    assert both.round.members == (4, 2)
+    assert not waits(both, least=2)
+
+
+def test_a_round_waits_as_soon_as_it_has_too_few_and_lets_in_who_has_no_copy() -> None:
+    formed = first([OLD, MIDDLE])
+    assert waits(formed, least=3)
+    assert decide(formed, [OLD, MIDDLE], begins=False, now=NOW + 9, least=3) is None
+    copying = [OLD, MIDDLE, replace(YOUNG, copied=False)]
+    three = decide(formed, copying, begins=False, now=NOW + 10, least=3)
+    assert three is not None
+    assert not waits(three, least=3)
 
 
 def test_who_is_not_reached_comes_back_after_a_time_that_doubles() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from elasticdl.collective.group import Group
@@ -35,6 +36,15 @@ def group() -> Iterator[Group]:
 
 def alone(number: int) -> GroupRound:
     return GroupRound(number, (GroupMember(ME, "127.0.0.1:1", number),), begins=True)
+
+
+def test_a_round_that_stands_may_begin_to_wait_for_members_and_cease_to(group) -> None:
+    link = GroupLink(group, ME, "127.0.0.1:1", Measures(lambda: 0.0, lambda: 0))
+    said = []
+    for number, waits in ((1, False), (1, True), (1, False), (2, True), (1, False)):
+        link.told(replace(alone(number), waits=waits))
+        said.append(link.waits)
+    assert said == [False, True, False, True, True]  # the last one is an old word
 
 
 def test_a_begin_that_comes_after_many_newer_rounds_is_of_none_that_is_known(
