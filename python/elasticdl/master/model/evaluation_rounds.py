@@ -159,7 +159,9 @@ class Rounds:
         epochs += [past.epochs_done for past in self._past]
         self.schedule = EvaluationSchedule(
             spec.evaluation,
-            started=now,
+            job_started=ledger.started,
+            now=now,
+            version=max((past.result.version for past in self._past), default=0),
             epochs_done=max(epochs, default=0),
         )
         self._number = ledger.generation * 1_000_000

@@ -33,7 +33,12 @@ class Course:
     """The rounds of one job with `pins` PS, and what a worker does for them."""
 
     def __init__(
-        self, ledger: Ledger, described: list[dict[str, object]], *, pins: int = 0
+        self,
+        ledger: Ledger,
+        described: list[dict[str, object]],
+        *,
+        pins: int = 0,
+        every_steps: int = 0,
     ) -> None:
         spec = JobSpec.model_validate(
             {
@@ -41,6 +46,7 @@ class Course:
                 "model": {"definition": "m.f"},
                 "data": {"training": "t.csv", "validation": "v.csv"},
                 "export": {"dir": "out"},
+                "evaluation": {"everySteps": every_steps},
             }
         )
         self.ledger = ledger
@@ -225,6 +231,23 @@ def test_no_more_results_are_kept_than_a_restarted_master_reads_back(
     assert [said.result for said in evaluated(again)][-1:] == last
     again.rounds.rewound(version=5, epochs_done=0)
     assert again.measured == [3.0, 4.0, 5.0]
+
+
+@pytest.mark.parametrize("pins", [0, 1], ids=["in the worker", "on PS"])
+def test_a_job_that_goes_on_evaluates_no_version_again_that_callbacks_have_seen(
+    ledger, pins
+) -> None:
+    stops = [{"class": "EarlyStopping", "monitor": "accuracy", "patience": 2}]
+    course = Course(ledger, stops, every_steps=100)
+    course.evaluate(0.9, version=100)
+    course.evaluate(0.8, version=205)  # a first one that is no better
+    again = Course(ledger, stops, pins=pins, every_steps=100)
+    again.rounds.rewound(version=205, epochs_done=0)  # to the checkpoint of the stop
+    again.rounds.tick(version=205, epochs_done=0, now=1.0)
+    again.rounds.tick(version=299, epochs_done=0, now=1.0)
+    assert again.rounds.current is None
+    again.rounds.tick(version=300, epochs_done=0, now=1.0)
+    assert again.rounds.current.why == evaluation.STEPS
 
 
 def test_nobody_trains_while_workers_evaluate_what_they_have_themselves(ledger) -> None:
