@@ -286,6 +286,24 @@ def test_a_round_that_takes_longer_than_its_interval_leaves_time_to_train(
     assert course.rounds.current is not None
 
 
+@pytest.mark.parametrize("pins", [0, 1], ids=["in the worker", "on PS"])
+def test_a_version_is_measured_once_however_many_epochs_ended_before_it(
+    ledger, pins
+) -> None:
+    course = Course(ledger, [{"class": "EarlyStopping", "monitor": "accuracy"}])
+    course.rounds.tick(version=20, epochs_done=1, now=1.0)
+    # The worker still had tasks of two epochs, which it reports only now.
+    course.measure(0.5, version=64)
+    again = Course(ledger, [], pins=pins)
+    for rounds in (course.rounds, again.rounds):
+        rounds.tick(version=64, epochs_done=3, now=2.0)
+        rounds.tick(version=65, epochs_done=3, now=3.0)
+        assert rounds.current is None
+        rounds.tick(version=80, epochs_done=4, now=4.0)
+        assert rounds.current is not None
+    assert course.actions == []
+
+
 def restarted(
     ledger: Ledger, folder: Path, described: list[dict[str, object]]
 ) -> Course:
