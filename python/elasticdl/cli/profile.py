@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from elasticdl.cli.options.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
-from elasticdl.job.spec.base import MAX_NAME_LENGTH
 from elasticdl.job.words import ReplicaState
 
 if TYPE_CHECKING:
@@ -125,6 +124,7 @@ def values_of(file: Path, overrides: Sequence[str], *, steps: int) -> ValuesFile
     It has a folder for checkpoints of its own, as one that holds another job's is
     refused, tells nobody of its end, and listens where nobody else does.
     """
+    from elasticdl.job.spec.base import MAX_NAME_LENGTH
     from elasticdl.job.values.file import load_values
 
     name = load_values(file, overrides=overrides).job.name

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from elasticdl.client import Launcher, LaunchOutcome
+    from elasticdl.job.spec.job import JobSpec
     from elasticdl.job.values.document import ValuesFile
 
 _REFRESH_SECONDS = 0.2  # Five redraws a second look live.
@@ -105,6 +106,7 @@ def run_job(args: argparse.Namespace) -> int:
     values = read_values(args)
     if submit.goes_to_cluster(args, values.job):
         return submit.submit_job(args, values)
+    _check_model(values.job)
     console = Console(highlight=False, markup=False)
     launcher = client.launch(
         values, environ=args.environ, jobs_dir=args.jobs_dir, restart=args.restart
@@ -114,6 +116,17 @@ def run_job(args: argparse.Namespace) -> int:
     console.print(f"folder: {folder}", soft_wrap=True)
     outcome = watch(launcher, console)
     return show_outcome(launcher, outcome, console, debug=args.debug)
+
+
+def _check_model(job: JobSpec) -> None:
+    """Raise UserCodeError if the model's file is not there, before processes start.
+
+    A worker would say it half a minute later.
+    """
+    from elasticdl.model.user_code import locate
+
+    if not job.model.files:
+        locate(Path(job.model.zoo), job.model.definition)
 
 
 def watch(launcher: Launcher, console: Console) -> LaunchOutcome:

@@ -18,7 +18,10 @@ from pathlib import Path
 
 from elasticdl.errors import ExitCode, PlatformError, SpecError
 from elasticdl.job import names
+from elasticdl.job.log_file import LogFile, cannot_be_written
 from elasticdl.job.names import JobDir, Role
+
+log = logging.getLogger(__name__)
 
 LOG_DATE = "%Y-%m-%d %H:%M:%S"
 LOOPBACK = "127.0.0.1"
@@ -250,19 +253,31 @@ def _cluster(environ: Mapping[str, str]) -> PodPlace | None:
     )
 
 
-def set_up_logging(name: str, level: str) -> None:
-    """Log to standard error as `<time> <LEVEL> <replica> <module>: <message>`."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        logging.Formatter(
-            f"%(asctime)s.%(msecs)03d %(levelname)s {name} %(module)s: %(message)s",
-            datefmt=LOG_DATE,
-        )
+def set_up_logging(name: str, level: str, file: str = "") -> None:
+    """Log to standard error as `<time> <LEVEL> <replica> <module>: <message>`.
+
+    `file` gets the same lines (`job.log.file`).
+    """
+    formatter = logging.Formatter(
+        f"%(asctime)s.%(msecs)03d %(levelname)s {name} %(module)s: %(message)s",
+        datefmt=LOG_DATE,
     )
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    for former in root.handlers:
+        former.close()
+    root.handlers[:] = [logging.StreamHandler(sys.stderr)]
+    problem = ""
+    if file:
+        try:
+            root.addHandler(LogFile(Path(file)))
+        except OSError as error:
+            problem = cannot_be_written(Path(file), error)
+    for handler in root.handlers:
+        handler.setFormatter(formatter)
     root.setLevel(logging.WARNING)
     set_log_level(level)
+    if problem:
+        log.warning("%s", problem)
 
 
 def set_log_level(level: str) -> None:

@@ -108,11 +108,9 @@ class Job:
         self.training_over = False
         self.finished = False  # workers may leave
         self.save_refused = False  # the end waits for a disk to take its checkpoint
-        self.exports: list[str] = [
-            path
-            for fact in parts.ledger.all_of(facts.ExportFact)
-            for path in fact.paths
-        ]
+        self.exports: list[str] = []
+        for fact in parts.ledger.all_of(facts.ExportFact):
+            self.add_exports(fact.paths)
         self.last_loss: float | None = None
         self.fatal_losses = 0  # tasks that ended with a loss that was not finite
         self.last_step_time: float | None = None  # of any worker; Unix seconds

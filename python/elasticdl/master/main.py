@@ -35,7 +35,7 @@ async def serve_here(context: RoleContext) -> ExitCode:
     """Run a job whose replicas are local processes of a launcher."""
     seen = stamp(context.job_dir.spec_file)  # before it is read
     spec = load_values(context.job_dir.spec_file).job
-    set_up_logging(context.name, str(spec.log.level))
+    set_up_logging(context.name, str(spec.log.level), spec.log.file)
     hold_lifeline(context)
     start = Start(
         make_platform=lambda: Platform(

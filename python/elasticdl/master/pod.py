@@ -258,7 +258,8 @@ async def _run(
             seconds=_STORAGE_SECONDS,
         ),
     )
-    set_up_logging(context.name, str(prepared.spec.log.level))
+    logs = prepared.spec.log
+    set_up_logging(context.name, str(logs.level), logs.file)
     await asyncio.get_running_loop().run_in_executor(
         None, make_named, cluster.config.current.templates, context.job_dir
     )

@@ -127,8 +127,8 @@ def locate(root: Path, definition: str) -> tuple[ModelCode, str]:
         )
     if not root.is_dir():
         raise UserCodeError(
-            f"the model zoo {root} is not a folder; set model.zoo to the folder that "
-            f"`{path[0]}` lies in"
+            f"the model zoo {root} is not a folder; set model.zoo (--model_zoo) to the "
+            f"folder that `{path[0]}` lies in"
         )
     file = root.joinpath(*path).with_suffix(".py")
     if not file.is_file():

@@ -56,7 +56,7 @@ def run() -> int:
     try:
         context = RoleContext.from_environ(os.environ, Role.PS)
         spec = in_force(context.job_dir)
-        set_up_logging(context.name, spec.log.level)
+        set_up_logging(context.name, spec.log.level, spec.log.file)
         hold_lifeline(context)
         set_up_numba()
         threading.excepthook = _die_with_thread

@@ -62,7 +62,7 @@ def run() -> int:
     except (ElasticDLError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - no logging yet
         return exit_code_of(error)
-    set_up_logging(context.name, spec.log.level)
+    set_up_logging(context.name, spec.log.level, spec.log.file)
     hold_lifeline(context)
     sys.setswitchinterval(_TURN_SECONDS)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

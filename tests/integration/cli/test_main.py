@@ -278,6 +278,25 @@ def test_a_failed_job_says_why_on_standard_error(file: Path, jobs_dir: Path) -> 
     assert (out + err).count("returned shape (64,)") == 1
 
 
+@pytest.mark.parametrize(
+    ("zoo", "told"),
+    [
+        ("model_zoo", "model_zoo is not a folder; set model.zoo (--model_zoo) to the"),
+        (".", "there is no file mymodel.py; did you mean `my_model`?"),
+    ],
+    ids=["no zoo", "no file"],
+)
+def test_a_model_that_is_not_where_it_is_looked_for_is_told_of_before_anything_starts(
+    zoo: str, told: str, tmp_path: Path, jobs_dir: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_model.py").write_text("def build(): ...\n")
+    asked = ["--model_def=mymodel.build", f"--model_zoo={zoo}", "--training_data=train"]
+    assert main(["train", *asked]) == ExitCode.USER_CODE
+    assert told in capsys.readouterr().err
+    assert not jobs_dir.exists()
+
+
 def test_the_verbs_of_a_running_job(
     file: Path, jobs_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

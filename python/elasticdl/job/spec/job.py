@@ -272,7 +272,11 @@ class LogSpec(SpecModel):
     """The roles' logs."""
 
     level: LogLevel = Field(LogLevel.INFO, description="Lowest level that is logged.")
-    file: str = Field("", description="Also append to this file.")
+    file: str = Field(
+        "",
+        description="File that all roles append the same lines to; made if it is "
+        "missing. One that cannot be written is told of, and the job goes on.",
+    )
 
 
 class JobSpec(SpecModel):

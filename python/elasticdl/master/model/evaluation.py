@@ -26,12 +26,25 @@ FINAL = "final"
 class EvaluationSchedule:
     """Decides when a round is due; one at a time, the latest reasons count."""
 
-    def __init__(self, spec: EvaluationSpec, *, started: float, epochs_done: int = 0):
-        """`epochs_done`: epochs completed before this master, evaluated already."""
+    def __init__(
+        self,
+        spec: EvaluationSpec,
+        *,
+        job_started: float,
+        now: float,
+        version: int = 0,
+        epochs_done: int = 0,
+    ) -> None:
+        """Go on behind the rounds of earlier masters.
+
+        `version`, `epochs_done`: which version they evaluated last, and the epochs
+        that were completed then. A round that is opened once more for no reason counts
+        for callbacks that wait for a better one.
+        """
         self.spec = spec
-        self._started = started
-        self._version = 0
-        self._time = started
+        self._job_started = job_started
+        self._version = self._on_grid(version)
+        self._time = now
         self._epochs = epochs_done
 
     def take_spec(self, spec: EvaluationSpec) -> None:
@@ -54,14 +67,12 @@ class EvaluationSchedule:
         spec = self.spec
         if not spec.every_seconds:
             return None
-        earliest = self._started + spec.start_delay_seconds
+        earliest = self._job_started + spec.start_delay_seconds
         return max(earliest, self._time + spec.every_seconds)
 
     def opened(self, *, version: int, epochs_done: int, now: float) -> None:
         """Note that a round was opened; it serves all reasons that were due."""
-        step = self.spec.every_steps
-        # On the grid of everySteps, so that slow rounds do not shift the next ones.
-        self._version = version - version % step if step else version
+        self._version = self._on_grid(version)
         self._time = now
         self._epochs = max(self._epochs, epochs_done)
 
@@ -71,11 +82,13 @@ class EvaluationSchedule:
 
     def rewound(self, *, version: int, epochs_done: int) -> None:
         """Note that training went back: repeated epochs are evaluated again."""
-        step = self.spec.every_steps
-        self._version = min(
-            self._version, version - version % step if step else version
-        )
+        self._version = min(self._version, self._on_grid(version))
         self._epochs = min(self._epochs, epochs_done)
+
+    def _on_grid(self, version: int) -> int:
+        # So that slow rounds do not shift the next ones.
+        step = self.spec.every_steps
+        return version - version % step if step else version
 
 
 class MetricSums:

@@ -136,7 +136,6 @@ class Rounds:
         self._signals = signals
         self._side = side
         self._pins = pins
-        self._opened_at = -1  # which version, of the newest round of this master
         self._on_action: Callable[[Action], None] = ignore
         self._shards: tuple[Shard, ...] = ()
         self._records_per_task = (
@@ -159,7 +158,9 @@ class Rounds:
         epochs += [past.epochs_done for past in self._past]
         self.schedule = EvaluationSchedule(
             spec.evaluation,
-            started=now,
+            job_started=ledger.started,
+            now=now,
+            version=max((past.result.version for past in self._past), default=0),
             epochs_done=max(epochs, default=0),
         )
         self._number = ledger.generation * 1_000_000
@@ -253,15 +254,29 @@ class Rounds:
         why = why or (
             self.schedule.due(version=version, epochs_done=epochs_done, now=now) or ""
         )
-        if why == evaluation.TIME and not self._pins and version == self._opened_at:
-            return  # nothing was trained since; there is nothing new to measure
-        if why:
+        if not why:
+            return
+        if not self._measured(version):
             self.open(why, version=version, epochs_done=epochs_done, now=now)
+        elif why != evaluation.TIME:
+            self.schedule.opened(version=version, epochs_done=epochs_done, now=now)
+
+    def _measured(self, version: int) -> bool:
+        """Whether nothing was trained since the newest result.
+
+        So it is where short epochs end while a round is on its way. The same values
+        once more would count for callbacks, as an epoch that made nothing better.
+        """
+        if self.last is None:
+            return False
+        if self._pins:
+            return version == self.last.version
+        # What a worker has itself is measured later than the master hears of it.
+        return version <= self.last.version
 
     def open(self, why: str, *, version: int, epochs_done: int, now: float) -> None:
         """Open a round: pin a snapshot, or begin at once without PS."""
         self._number += 1
-        self._opened_at = version
         self.schedule.opened(version=version, epochs_done=epochs_done, now=now)
         self.current = Round(
             self._number,

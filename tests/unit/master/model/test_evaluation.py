@@ -19,7 +19,9 @@ from elasticdl.tensor import codec
 
 def schedule(epochs_done: int = 0, **fields: object) -> EvaluationSchedule:
     spec = EvaluationSpec.model_validate({"at_epoch_end": False, **fields})
-    return EvaluationSchedule(spec, started=100.0, epochs_done=epochs_done)
+    return EvaluationSchedule(
+        spec, job_started=100.0, now=100.0, epochs_done=epochs_done
+    )
 
 
 def test_nothing_is_due_without_a_reason() -> None:
@@ -42,6 +44,12 @@ def test_time_counts_from_the_start_delay_and_from_the_last_round() -> None:
     assert plan.due(version=1, epochs_done=0, now=130.0) == TIME
     plan.opened(version=1, epochs_done=0, now=135.0)
     assert plan.next_time() == 145.0
+
+
+def test_the_start_delay_is_waited_for_once_not_at_each_start_of_a_master() -> None:
+    spec = EvaluationSpec(every_seconds=10.0, start_delay_seconds=3600.0)
+    again = EvaluationSchedule(spec, job_started=100.0, now=7000.0)
+    assert again.next_time() == 7010.0
 
 
 def test_each_epoch_end_is_due_once_also_after_a_restart() -> None:

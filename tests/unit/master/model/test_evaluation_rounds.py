@@ -33,7 +33,12 @@ class Course:
     """The rounds of one job with `pins` PS, and what a worker does for them."""
 
     def __init__(
-        self, ledger: Ledger, described: list[dict[str, object]], *, pins: int = 0
+        self,
+        ledger: Ledger,
+        described: list[dict[str, object]],
+        *,
+        pins: int = 0,
+        every_steps: int = 0,
     ) -> None:
         spec = JobSpec.model_validate(
             {
@@ -41,6 +46,7 @@ class Course:
                 "model": {"definition": "m.f"},
                 "data": {"training": "t.csv", "validation": "v.csv"},
                 "export": {"dir": "out"},
+                "evaluation": {"everySteps": every_steps},
             }
         )
         self.ledger = ledger
@@ -227,6 +233,23 @@ def test_no_more_results_are_kept_than_a_restarted_master_reads_back(
     assert again.measured == [3.0, 4.0, 5.0]
 
 
+@pytest.mark.parametrize("pins", [0, 1], ids=["in the worker", "on PS"])
+def test_a_job_that_goes_on_evaluates_no_version_again_that_callbacks_have_seen(
+    ledger, pins
+) -> None:
+    stops = [{"class": "EarlyStopping", "monitor": "accuracy", "patience": 2}]
+    course = Course(ledger, stops, every_steps=100)
+    course.evaluate(0.9, version=100)
+    course.evaluate(0.8, version=205)  # a first one that is no better
+    again = Course(ledger, stops, pins=pins, every_steps=100)
+    again.rounds.rewound(version=205, epochs_done=0)  # to the checkpoint of the stop
+    again.rounds.tick(version=205, epochs_done=0, now=1.0)
+    again.rounds.tick(version=299, epochs_done=0, now=1.0)
+    assert again.rounds.current is None
+    again.rounds.tick(version=300, epochs_done=0, now=1.0)
+    assert again.rounds.current.why == evaluation.STEPS
+
+
 def test_nobody_trains_while_workers_evaluate_what_they_have_themselves(ledger) -> None:
     course = Course(ledger, BEST_MODEL)
     assert not course.rounds.stops_training
@@ -261,6 +284,24 @@ def test_a_round_that_takes_longer_than_its_interval_leaves_time_to_train(
     assert course.rounds.current is None
     tick(version=5, now=10.0 + interval)
     assert course.rounds.current is not None
+
+
+@pytest.mark.parametrize("pins", [0, 1], ids=["in the worker", "on PS"])
+def test_a_version_is_measured_once_however_many_epochs_ended_before_it(
+    ledger, pins
+) -> None:
+    course = Course(ledger, [{"class": "EarlyStopping", "monitor": "accuracy"}])
+    course.rounds.tick(version=20, epochs_done=1, now=1.0)
+    # The worker still had tasks of two epochs, which it reports only now.
+    course.measure(0.5, version=64)
+    again = Course(ledger, [], pins=pins)
+    for rounds in (course.rounds, again.rounds):
+        rounds.tick(version=64, epochs_done=3, now=2.0)
+        rounds.tick(version=65, epochs_done=3, now=3.0)
+        assert rounds.current is None
+        rounds.tick(version=80, epochs_done=4, now=4.0)
+        assert rounds.current is not None
+    assert course.actions == []
 
 
 def restarted(
