@@ -66,6 +66,10 @@ def call_model_function(
     return model
 
 
+# By a tensor's identity: what a model's Inputs make of it has their shapes.
+Extents = Mapping[int, tuple[int | None, ...]]
+
+
 def example(
     feed: Feed | None,
     model: keras.Model,
@@ -73,15 +77,17 @@ def example(
     mode: str,
     metadata: Metadata,
     sample: Sequence[bytes],
-) -> tuple[Any, Any] | None:
+) -> tuple[Any, Any, Extents] | None:
     """Return features and labels of a small batch: of `sample`, else of zeros.
+
+    And the extents of each feature, as far as the feed leaves them open.
 
     None when neither the feed nor the model's inputs tell the shapes.
     """
     if feed is None and sample:
         parse = default_parser(model, metadata, sample[0], mode)
         features, labels = split_element(parse(tf.constant(list(sample))), mode)
-        return fit_features(model, features), labels
+        return fit_features(model, features), labels, {}
     if feed is None:
         inputs = functional_inputs(model)
         if inputs is None:
@@ -89,7 +95,7 @@ def example(
         features = keras.tree.map_structure(
             lambda t: _zeros(t.shape[1:], tf.as_dtype(t.dtype)), inputs
         )
-        return features, None
+        return features, None, {}
     if sample:
         records = tf.data.Dataset.from_tensor_slices(tf.constant(list(sample)))
         fed = feed(records, mode, metadata)
@@ -101,7 +107,8 @@ def example(
             element = next(iter(fed), None)
         if element is not None:
             features, labels = split_element(element, mode)
-            return fit_features(model, features), labels
+            extents = _extents(element, fed.element_spec, 1)
+            return fit_features(model, features), labels, extents
     records = tf.data.Dataset.from_tensor_slices(tf.constant([b""]))
     fed = feed(records, mode, metadata)
     spec = fed.element_spec
@@ -116,7 +123,20 @@ def example(
         lambda leaf: _zeros(leaf.shape[skip:], leaf.dtype), spec
     )
     features, labels = split_element(element, mode)
-    return fit_features(model, features), labels
+    return fit_features(model, features), labels, _extents(element, spec, skip)
+
+
+def _extents(element: Any, spec: Any, skip: int) -> Extents:
+    """Return what the feed says of each tensor's extents, without the records.
+
+    A batch has the width that it was padded to; the next one may have another.
+    """
+    pairs = zip(tf.nest.flatten(element), tf.nest.flatten(spec), strict=True)
+    return {
+        id(tensor): tuple(of.shape[skip:])
+        for tensor, of in pairs
+        if isinstance(of, tf.TensorSpec) and of.shape.rank is not None
+    }
 
 
 def feed_batches(fed: Any, records: Any) -> bool:

@@ -51,7 +51,7 @@ from elasticdl.model.overrides import (
     refuse_unsupported,
     trains_itself,
 )
-from elasticdl.model.specs import relaxed
+from elasticdl.model.signature import signature_of
 from elasticdl.model.symbols import Symbols, find_symbols, write_files
 from elasticdl.model.user_code import ModelCode, did_you_mean
 from elasticdl.model.variables import trainable_variables
@@ -66,6 +66,7 @@ class _Built:
     features: Any  # an example batch, None if shapes are unknown
     targets: Any
     predictions: Any
+    extents: building.Extents
 
 
 class ModelDefinition:
@@ -162,7 +163,7 @@ class ModelDefinition:
                 "every feature a shape in feed (tensor.set_shape), or the model "
                 "keras.Input"
             )
-        features, targets = example if example is not None else (None, None)
+        features, targets, extents = example or (None, None, {})
         predictions = None
         if features is not None:
             predictions = full_precision(
@@ -173,7 +174,7 @@ class ModelDefinition:
                 f"{symbols.model_name}() made a model without weights: there is "
                 "nothing to train"
             )
-        self._built = _Built(model, optimizer, features, targets, predictions)
+        self._built = _Built(model, optimizer, features, targets, predictions, extents)
         spec = self._spec
         strategy = spec.strategy if spec.type is JobType.TRAIN else None
         refuse_unsupported(model, optimizer, strategy)
@@ -255,20 +256,10 @@ class ModelDefinition:
     @property
     def input_signature(self) -> Any | None:
         """Specs of the model's inputs (any batch size), for export; None if unknown."""
-        features = self._known().features
-        if features is None:
+        built = self._known()
+        if built.features is None:
             return None
-
-        def spec(path: tuple[Any, ...], tensor: Any) -> Any:
-            if not isinstance(tensor, tf.Tensor):  # ragged or sparse
-                return relaxed(tensor)
-            name = "_".join(str(part) for part in path) or None
-            return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype, name=name)
-
-        return keras.tree.pack_sequence_as(
-            features,
-            [spec(path, t) for path, t in keras.tree.flatten_with_path(features)],
-        )
+        return signature_of(built.model, built.features, built.extents)
 
     def call(self, features: Any, *, training: bool) -> Any:
         """Return the model's outputs as float32; use it inside a tf.function."""

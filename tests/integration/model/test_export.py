@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from elasticdl.data.formats import example
 from elasticdl.errors import CheckpointError, UserCodeError
 from elasticdl.model.export import Aside, export_model
 
@@ -77,6 +78,45 @@ def model():
     network.compile("adam", "mse")
     return network
 """
+
+
+PADDED = (
+    SUBCLASS.replace("self.hidden(inputs", "self.words(inputs")
+    .replace(
+        "self.hidden = keras.layers.Dense(units)",
+        "self.words = keras.layers.Embedding(9, units, name='words')",
+    )
+    .replace("self.out(tf.nn.relu(", "self.out(READ(")
+    .replace("FixedLenFeature([4], tf.float32)", "VarLenFeature(tf.int64)")
+    .replace('found["x"] * 2.0', 'tf.sparse.to_dense(found["x"])')
+    .replace("dataset.map(parse)", "dataset.map(parse).padded_batch(2)")
+)
+
+
+@pytest.mark.parametrize(
+    ("read", "width"),
+    [
+        ("lambda x: tf.reduce_mean(x, 1)", None),
+        ("lambda x: sum(tf.unstack(x, axis=1))", 3),
+    ],
+    ids=["of any length", "of the first one's length alone"],
+)
+def test_a_model_of_padded_texts_is_served_with_texts_of_other_lengths_if_it_can_be(
+    built, tmp_path, read, width
+):
+    code = PADDED.replace("READ(", f"({read})(")
+    ids, label = np.array([1, 2, 3]), np.array([1])
+    sample = [example.encode_example({"x": ids, "label": label})] * 2
+    definition = built(code, "net.Net", sample=sample)
+    signature = definition.input_signature
+    assert signature["x"].shape.as_list() == [None, width]
+    export_model(definition.model, tmp_path, BOTH[:1], input_signature=signature)
+    x = np.ones((2, width or 7), np.int64)
+    np.testing.assert_allclose(
+        predict(tmp_path / "saved_model", x, "x"),
+        definition.model({"x": x}).numpy(),
+        rtol=1e-6,
+    )
 
 
 def test_a_served_model_does_not_augment_what_it_is_asked(built, tmp_path):
