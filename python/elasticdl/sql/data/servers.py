@@ -234,10 +234,14 @@ class Server:
             inspector = sqlalchemy.inspect(self._engine)
             if not inspector.has_table(last, schema or None):
                 return None
-            names = [one["name"] for one in inspector.get_columns(last, schema or None)]
-            (count,) = self.execute(
-                f"SELECT count(*) FROM {self._place(schema, last)}", most_rows=1
-            ).rows[0]
+            place = self._place(schema, last)
+            # Not of the inspector, which warns of types that it does not know.
+            with self._engine.connect() as connection:
+                run = connection.execution_options(no_parameters=True).exec_driver_sql
+                names = list(run(f"SELECT * FROM {place} WHERE 1 = 0").keys())
+            (count,) = self.execute(f"SELECT count(*) FROM {place}", most_rows=1).rows[
+                0
+            ]
         except (exc.SQLAlchemyError, NotImplementedError) as error:
             raise self._failed(error, f"table {name} cannot be read") from None
         return Held(tuple(names), int(count))
