@@ -11,6 +11,9 @@ from elasticdl.errors import ExitCode
 from elasticdl.job.values.file import edit_values
 from elasticdl.testing.claims import check_whole
 
+# Up to seven starts of a worker in a test, beside other tests.
+pytestmark = pytest.mark.timeout(400)
+
 LONG = {"epochs": 10_000, "batchSize": 16, "batchesPerTask": 4}
 
 
@@ -197,7 +200,6 @@ def test_a_group_shrinks_to_one_member_grows_back_and_is_scaled(job):
     assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
 
 
-@pytest.mark.timeout(400)  # three starts and a stop, on a busy machine too
 def test_fewer_than_a_raised_minimum_make_no_step_and_a_stop_keeps_theirs(job):
     one = group(job, "least", replicas=2)
     together(one, 2)
