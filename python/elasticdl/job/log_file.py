@@ -1,7 +1,8 @@
-"""The file that all roles of a job append what they log to, beside standard error.
+"""The file that roles of a job append what they log to, beside standard error.
 
 Owns how it is opened and what happens where it cannot be written: the job goes on
-without. Called by `job.context`. Must not know what is logged.
+without. Called by `job.context`. Must not know what is logged. The master of a cluster
+has none: it sees the folders of other jobs, and a values file may name any of them.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ class LogFile(logging.Handler):
     def __init__(self, path: Path) -> None:
         """Open the file, and make it and its folder where there is none.
 
-        Raises OSError. A link is refused: a master writes here, too, and on a claim
-        others can put one in its place. So is what is no file, such as a pipe, whose
+        Raises OSError. A link is refused: others who write to the folder can put
+        one in its place. So is what is no file, such as a pipe, whose
         reader everybody would wait for.
         """
         super().__init__()

@@ -258,8 +258,9 @@ async def _run(
             seconds=_STORAGE_SECONDS,
         ),
     )
-    logs = prepared.spec.log
-    set_up_logging(context.name, str(logs.level), logs.file)
+    # Not to `log.file`: whoever writes the values file would name a file in the folder
+    # of another job, and a master sees all of them.
+    set_up_logging(context.name, str(prepared.spec.log.level))
     await asyncio.get_running_loop().run_in_executor(
         None, make_named, cluster.config.current.templates, context.job_dir
     )

@@ -54,6 +54,16 @@ def test_the_rows_of_a_job_that_is_out_of_sight_are_left_alone(
     assert place.steps == steps
 
 
+def _assert_refused(folder: Path, text: str, match: str) -> None:
+    """Assert that statements for a cluster are refused before anything is done."""
+    place = _Place(JobError("it failed"))
+    remote = Remote(place, "postgresql")
+    session = Session(remote, Registry(folder), place.run_job, print, elsewhere=remote)
+    with pytest.raises(StatementError, match=match):
+        list(run(session, text))
+    assert not place.steps
+
+
 @pytest.mark.parametrize(
     "begin", ["BEGIN", "start  transaction", "BEGIN IMMEDIATE", "BEGIN -- now\n WORK"]
 )
@@ -61,14 +71,8 @@ def test_what_could_not_be_rolled_back_is_told_before_it_is_done(
     tmp_path: Path, begin: str
 ) -> None:
     """Each statement has a pod: what ROLLBACK was to take back was kept."""
-    place = _Place(JobError("it failed"))
-    remote = Remote(place, "postgresql")
-    session = Session(
-        remote, Registry(tmp_path), place.run_job, print, elsewhere=remote
-    )
-    with pytest.raises(StatementError, match="nothing could be rolled back"):
-        list(run(session, f"{begin}; DELETE FROM t; ROLLBACK"))
-    assert not place.steps
+    text = f"{begin}; DELETE FROM t; ROLLBACK"
+    _assert_refused(tmp_path, text, "nothing could be rolled back")
 
 
 @pytest.mark.parametrize(
@@ -78,11 +82,5 @@ def test_what_is_set_for_a_session_is_refused_where_none_lasts(
     tmp_path: Path, setting: str
 ) -> None:
     """The next statement read the table of that name in another schema."""
-    place = _Place(JobError("it failed"))
-    remote = Remote(place, "postgresql")
-    session = Session(
-        remote, Registry(tmp_path), place.run_job, print, elsewhere=remote
-    )
-    with pytest.raises(StatementError, match="not set in the next one"):
-        list(run(session, f"{setting}; SELECT * FROM t LABEL y INTO m"))
-    assert not place.steps
+    text = f"{setting}; SELECT * FROM t LABEL y INTO m"
+    _assert_refused(tmp_path, text, "not set in the next one")

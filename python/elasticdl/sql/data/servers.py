@@ -239,9 +239,8 @@ class Server:
             with self._engine.connect() as connection:
                 run = connection.execution_options(no_parameters=True).exec_driver_sql
                 names = list(run(f"SELECT * FROM {place} WHERE 1 = 0").keys())
-            (count,) = self.execute(f"SELECT count(*) FROM {place}", most_rows=1).rows[
-                0
-            ]
+            asked = f"SELECT count(*) FROM {place}"
+            (count,) = self.execute(asked, most_rows=1).rows[0]
         except (exc.SQLAlchemyError, NotImplementedError) as error:
             raise self._failed(error, f"table {name} cannot be read") from None
         return Held(tuple(names), int(count))
