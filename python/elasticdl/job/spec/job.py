@@ -274,8 +274,8 @@ class LogSpec(SpecModel):
     level: LogLevel = Field(LogLevel.INFO, description="Lowest level that is logged.")
     file: str = Field(
         "",
-        description="File that all roles append the same lines to, in a cluster all but "
-        "the master; made if it is missing. One that cannot be written is told of, "
+        description="File that all roles append the same lines to, in a cluster all "
+        "but the master; made if it is missing. One that cannot be written is told of, "
         "and the job goes on.",
     )
 
