@@ -32,7 +32,7 @@ from tests.integration.conftest import MLP
 BOUND_SECONDS = 120.0
 
 
-def digits_job(*, epochs: int) -> str:
+def digits_job(*, epochs: int, log_file: Path | None = None) -> str:
     """The values file of a small job, as the ConfigMap has it."""
     job = {
         "name": "digits",
@@ -43,6 +43,7 @@ def digits_job(*, epochs: int) -> str:
         "checkpoint": {"everySeconds": 2.0},
         "ps": {"replicas": 2},
         "worker": {"replicas": 2, "threads": 1, "graceSeconds": 5.0},
+        "log": {"file": str(log_file or "")},
     }
     return dump_values(ValuesFile.model_validate({"kind": "job", "job": job}))
 
@@ -191,6 +192,18 @@ def test_a_stop_annotation_ends_a_job_in_good_order(kubelet) -> None:
     report = json.loads(shown(kubelet)["report.json"])
     assert Path(report["checkpoint"]).is_dir()
     until(kubelet, lambda: not pods(kubelet), "no pod")
+
+
+def test_workers_and_ps_write_the_log_file_and_the_master_none(
+    kubelet, tmp_path
+) -> None:
+    """A master sees other jobs' folders, of which a values file may name a file."""
+    kubelet.install(digits_job(epochs=2, log_file=tmp_path / "all.log"))
+    assert kubelet.start_master().wait(BOUND_SECONDS) == ExitCode.OK
+    lines = (tmp_path / "all.log").read_text().splitlines()
+    said = {line.split(" ")[3] for line in lines if line.startswith("20")}
+    assert said == {"ps-0", "ps-1", "worker-0", "worker-1"}
+    assert "master-0" in kubelet.log("master")
 
 
 def test_a_job_that_cannot_begin_says_why_where_people_look(kubelet) -> None:
