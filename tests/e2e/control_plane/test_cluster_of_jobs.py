@@ -311,7 +311,9 @@ def test_workers_on_a_node_that_is_drained_leave_and_come_back_where_there_is_ro
     stage,
 ) -> None:
     # Who tolerates everything comes back to a cordoned node.
-    stage.template = TEMPLATE.replace("[{{operator: Exists}}]", "[]")
+    stage.template = TEMPLATE.replace(
+        "[{{operator: Exists}}]", "[{{key: pool, operator: Exists}}]"
+    )
     stage.node("n1", "4")
     stage.node("n2", "4")
     spot = f"{stage.rig.namespace}-n2"

@@ -68,9 +68,13 @@ class Nodes:
         self.rig = rig
         self.names: list[str] = []
 
-    def make(self, name: str, **allocatable: str) -> None:
-        metadata = {"name": name}
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+    def make(self, name: str, *, pool: str = "", **allocatable: str) -> None:
+        """Make a node; from the start, one of a pool takes only who tolerates it."""
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+        if pool:
+            body["metadata"]["labels"] = {"pool": pool}
+            taint = {"key": "pool", "value": pool, "effect": "NoSchedule"}
+            body["spec"] = {"taints": [taint]}
         self.rig.admin.call("POST", "/api/v1/nodes", body=body)
         self.names.append(name)
         self.say(name, ready="True", allocatable=allocatable, capacity=allocatable)
