@@ -17,7 +17,11 @@ MEGABYTE = 250_000  # floats
 
 
 @pytest.mark.parametrize(
-    ("size", "kills"), [(MEGABYTE, 12), (10 * MEGABYTE, 5)], ids=["1 MB", "10 MB"]
+    ("size", "kills"),
+    [
+        pytest.param(MEGABYTE, 12, id="1 MB", marks=pytest.mark.soak),
+        pytest.param(10 * MEGABYTE, 5, id="10 MB"),
+    ],
 )
 def test_members_killed_at_random_moments_leave_the_others_equal(
     size: int, kills: int

@@ -69,7 +69,8 @@ def test_a_copy_that_is_cut_at_any_byte_begins_again_and_then_comes_in_the_round
     "after",
     [
         pytest.param(GREETING - 1, marks=SOAK),
-        GREETING + 1,  # in the head of the first frame
+        # In the head of the first frame.
+        pytest.param(GREETING + 1, marks=SOAK),
         pytest.param(GREETING + HEAD + 5, marks=SOAK),
         GREETING + 2000,  # in a gradient, or a state
         GREETING + 3_000_000,

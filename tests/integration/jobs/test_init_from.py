@@ -47,6 +47,7 @@ def assert_same(mine, theirs):
             )
 
 
+@pytest.mark.soak
 def test_a_checkpoint_starts_jobs_with_other_ps_and_the_other_strategy_or_is_refused(
     job, begun
 ):

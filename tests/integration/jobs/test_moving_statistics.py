@@ -149,7 +149,9 @@ def errors_of_job(job, measured, mode):
     return found
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("sync", marks=pytest.mark.soak), "async"]
+)
 def test_each_batch_of_any_worker_moves_the_statistics_once(job, digits, mode):
     moves = {}
     for version, weights in looks_of_job(job, mode, COUNTING, num_ps=2).items():

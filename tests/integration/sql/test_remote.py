@@ -189,6 +189,7 @@ def test_a_large_vocabulary_is_a_file_on_the_volume(session, volume):
     assert lines == [MANY, MANY]
 
 
+@pytest.mark.soak
 def test_the_folder_of_models_may_have_a_comma(volume):
     """Where data lies is a list with commas, as long as nothing has such a name."""
     place = Processes(volume, Runner(volume))

@@ -66,24 +66,22 @@ def alone() -> list[Case]:
 def cells_of_tests() -> list[Cell]:
     """Return what `make test` runs.
 
-    Each feature and each usual optimizer in each strategy; and each usual optimizer in
-    each further form, beside a feature, until each feature has met each of its forms.
+    Each feature in each strategy; and each usual optimizer once in each form, in another
+    strategy each time: alone in the first form, and in the others beside a feature,
+    until each feature has met each of its forms.
     """
     made = [
-        Cell(case, case.forms[0], strategy)
-        for case in alone()
+        Cell(feature, feature.forms[0], strategy)
+        for feature in AS_KERAS
         for strategy in STRATEGIES
     ]
-    optimizers = {form: itertools.cycle(USUAL) for form in PLAIN.forms}
-    strategies = itertools.cycle(STRATEGIES)
-    for form in PLAIN.forms[1:]:
-        left = [case for case in AS_KERAS if form in case.forms[1:]]
-        count = max(len(left), len(USUAL))
-        features = itertools.islice(itertools.cycle(left), count)
-        made += [
-            Cell(cross(feature, next(optimizers[form])), form, next(strategies))
-            for feature in features
-        ]
+    for turn, form in enumerate(PLAIN.forms):
+        left = [case for case in AS_KERAS if form in case.forms[1:]] or [PLAIN]
+        features = itertools.cycle(left)
+        for number in range(max(len(left), len(USUAL))):
+            place = number % len(USUAL)
+            strategy = STRATEGIES[(place + turn) % len(STRATEGIES)]
+            made.append(Cell(cross(next(features), USUAL[place]), form, strategy))
     return made
 
 

@@ -32,16 +32,16 @@ def table() -> str:
 
 def _counts() -> str:
     tested = cells_of_tests()
-    beside = len(tested) - len(alone()) * len(STRATEGIES)
+    beside = len(tested) - len(AS_KERAS) * len(STRATEGIES)
     rounds = len(AS_KERAS) * (len(USUAL) + len(CROSSED))
     return (
         f"The product is these {len(AS_KERAS)} features, each in its forms, with each "
         f"of {len(USUAL) + len(CROSSED)} optimizers (the {len(USUAL)} of the table,\n"
         "and the common options of `SGD` and `Adam` there with the others) in each "
-        f"strategy: {len(product()):,} cells. `make test` runs {len(tested)}: each row "
-        f"of the table\nin its first form in each strategy, and {beside} in which each "
-        "optimizer meets each further form beside a feature, and each feature each "
-        "of its forms, strategies in turn.\n`make soak` runs the product, in rounds "
+        f"strategy: {len(product()):,} cells. `make test` runs {len(tested)}: each "
+        f"feature\nin its first form in each strategy, and {beside} in which each "
+        "optimizer meets each form once, in another strategy each time, and beside "
+        "features until each of them has met each of its forms.\n`make soak` runs the product, in rounds "
         f"of {rounds:,}: the first has each feature with each optimizer, the first "
         "three in each strategy, nine in each form too.\nA cell is refused where its "
         "feature or its optimizer is."

@@ -192,6 +192,14 @@ EQUAL = [
     *(cross(BY_NAME["mask"], optimizer) for optimizer in USUAL
       if optimizer.name in {"Adam(0.05)", "SGD(0.1, global_clipnorm=0.1)"}),
 ]  # fmt: skip
+# Others claim the greater part of what these do.
+MORE = {
+    "weight regulariser",
+    "sample weights",
+    "mask and sample weights",
+    "mask, regulariser",
+    "mask with Adam(0.05)",
+}
 RANDOM = """
 class Sampled(keras.layers.Layer):
     def call(self, inputs):  # in each mode, as autoencoders do
@@ -288,7 +296,15 @@ def assert_equal(mine, theirs, case):
         np.testing.assert_allclose(a, b, rtol=case.rtol, atol=case.atol)
 
 
-@pytest.mark.parametrize("case", EQUAL, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case, id=case.name, marks=pytest.mark.soak if case.name in MORE else ()
+        )
+        for case in EQUAL
+    ],
+)
 def test_portions_train_what_all_records_at_once_train(module, data, case):
     local, feeder = module(case, "local", BATCH, data)
     initial = local.model.get_weights()
