@@ -66,9 +66,9 @@ def alone() -> list[Case]:
 def cells_of_tests() -> list[Cell]:
     """Return what `make test` runs.
 
-    Each feature in each strategy; and each usual optimizer once in each form, in another
-    strategy each time: alone in the first form, and in the others beside a feature,
-    until each feature has met each of its forms.
+    Each feature in each strategy; and each usual optimizer once in each form, in
+    another strategy each time: alone in the first form, and in the others beside a
+    feature, until each feature has met each of its forms.
     """
     made = [
         Cell(feature, feature.forms[0], strategy)
