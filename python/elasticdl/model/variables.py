@@ -46,7 +46,9 @@ def view(variable: Any) -> NDArray[Any]:
 
     It stays: while somebody has it, TensorFlow writes new values elsewhere.
     """
-    return np.asarray(tf.convert_to_tensor(variable.value))
+    tensor = tf.convert_to_tensor(variable.value)
+    # A single number of some types is none that NumPy takes over.
+    return np.asarray(tensor if tensor.shape.rank else tensor.numpy())
 
 
 def assign(variable: Any, array: NDArray[Any]) -> None:
