@@ -66,7 +66,7 @@ class Member(Protocol):
         """Return which records a step has; called while this member leads."""
 
     def state(self) -> Sequence[wire.Buffer]:
-        """Return the whole state as buffers that stay as they are until `Apply`."""
+        """Return the whole state as buffers that nobody changes any more."""
 
 
 class Group:

@@ -58,6 +58,23 @@ def pace_seconds(usual: float, step: float) -> float:
     return max(0.0, min(most, 2 * usual + _OVER_SECONDS - step))
 
 
+@dataclass
+class _Newcomer:
+    """A newcomer's connection.
+
+    Attributes:
+        key: Under which steps are kept for it.
+        member: Its number.
+        round: In which it began to listen; None: there was no state to copy yet.
+        gone: The connection ended, perhaps before there was one.
+    """
+
+    key: int
+    member: int
+    round: int | None = None
+    gone: bool = False
+
+
 class Sponsoring:
     """Newcomers, and what they are given. All but `serve` is called under the lock."""
 
@@ -145,38 +162,35 @@ class Sponsoring:
 
     def serve(self, connection: socket.socket, newcomer: int) -> None:
         """Give a newcomer what it needs, until its connection ends."""
-        key = next(self._keys)
-        begun: list[int] = []  # the round in which it began to listen
-        self._tell(lambda: self._open(key, newcomer, begun))
+        one = _Newcomer(next(self._keys), newcomer)
+        self._tell(lambda: self._open(one))
         try:
-            serve(connection, partial(self._next_for, key, begun))
+            serve(connection, partial(self._next_for, one))
         except RpcError as error:
             log.info("worker-%d listens no more: %s", newcomer, error)
         with self._changed:
-            self._feed.ended(key, now=time.monotonic())
+            one.gone = True
+            self._feed.ended(one.key, now=time.monotonic())
 
-    def _open(self, key: int, newcomer: int, begun: list[int]) -> None:
+    def _open(self, one: _Newcomer) -> None:
         mine = self._stands()
-        if mine.version is None:
-            return  # `_next_for` refuses it
+        if mine.version is None or one.gone:
+            return  # `_next_for` refuses it, or has
         copy = None
         if self._feed.needs_copy:
-            # Whoever has a state may change it in its place.
-            state = [bytes(buffer) for buffer in self._state()]
-            copy = Snapshot(mine.version, state)
-        self._feed.open(key, newcomer, copy)
-        begun.append(mine.round)
+            copy = Snapshot(mine.version, list(self._state()))
+        self._feed.open(one.key, one.member, copy)
+        one.round = mine.round
         self._changed.notify_all()
 
-    def _next_for(
-        self, key: int, begun: list[int], has: int | None, waits: bool
-    ) -> Answer:
+    def _next_for(self, one: _Newcomer, has: int | None, waits: bool) -> Answer:
         """Return what a newcomer gets next. Raises RpcError if it gets nothing."""
+        key = one.key
         with self._changed:
-            opened = self._changed.wait_for(
-                lambda: begun or self._closed, timeout=_STATE_SECONDS
+            self._changed.wait_for(
+                lambda: one.round is not None or self._closed, timeout=_STATE_SECONDS
             )
-            if not opened:
+            if one.round is None:
                 raise RpcError("there is no state to copy yet")
             if has is not None:
                 self._feed.has(key, has)
@@ -184,11 +198,11 @@ class Sponsoring:
             while not self._closed and self._feed.listens(key):
                 message = self._feed.next(key)
                 if message is not None:
-                    return Answer(begun[0], message, self._lag(message))
+                    return Answer(one.round, message, self._lag(message))
                 if has is not None and self._feed.over(key):
-                    return Answer(begun[0], over=True)
+                    return Answer(one.round, over=True)
                 if has is not None and not waits:
-                    return Answer(begun[0])
+                    return Answer(one.round)
                 self._changed.wait()
         raise RpcError("nothing is kept for it any more")
 

@@ -20,6 +20,8 @@ from elasticdl.errors import UserCodeError
 from elasticdl.tensor.placement import GradientKind, Layout, Variable
 
 Floats = NDArray[np.float32]
+_CACHE_LINE = 64  # bytes; TensorFlow takes an array that begins at one uncopied
+_LARGE = 1 << 20  # bytes that are copied in about a millisecond
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,32 @@ class NamedVariable:
     def numpy(self) -> NDArray[Any]:
         """Return a copy of the value."""
         return np.array(keras.ops.convert_to_numpy(self.variable.value))
+
+
+def view(variable: Any) -> NDArray[Any]:
+    """Return a Keras variable's value as it is now, uncopied.
+
+    It stays: while somebody has it, TensorFlow writes new values elsewhere.
+    """
+    tensor = tf.convert_to_tensor(variable.value)
+    # A single number of some types is none that NumPy takes over.
+    return np.asarray(tensor if tensor.shape.rank else tensor.numpy())
+
+
+def assign(variable: Any, array: NDArray[Any]) -> None:
+    """Set a Keras variable.
+
+    TensorFlow copies an array while no other thread of Python runs, for a second where
+    it is some hundred megabytes large; here others run. Heartbeats are among them.
+    """
+    if array.nbytes < _LARGE or array.dtype != np.float32:
+        variable.assign(array)
+        return
+    raw = np.empty(array.size + _CACHE_LINE // array.itemsize, array.dtype)
+    begin = -raw.ctypes.data // array.itemsize % (_CACHE_LINE // array.itemsize)
+    own = raw[begin : begin + array.size].reshape(array.shape)
+    np.copyto(own, array)
+    variable.assign(tf.experimental.dlpack.from_dlpack(own.__dlpack__()))
 
 
 def named(variables: Sequence[Any]) -> list[NamedVariable]:

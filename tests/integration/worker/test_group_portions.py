@@ -111,6 +111,14 @@ def loss(labels, predictions, weights):
     return tf.reduce_sum(each * weights) / tf.reduce_sum(weights)
 
 """
+# As pixels or words without a label are marked; in some records there are none.
+UNLABELLED = """
+        labels = tf.where(f["words"] % 4 > 0, f["words"] % 3, tf.constant(-5, tf.int64))
+        return f["words"], labels"""
+FEEDS["words without labels"] = UNLABELLED
+FEEDS["words without labels weighted"] = UNLABELLED + ', tf.fill([5], f["w"])'
+IGNORING = LOSS[:-1] + ", ignore_class=-5)"
+PLAIN_WORDS = {**WORDS, "layers": MASKED.replace(", mask_zero=True", "")}
 TWO_MASKED = {
     "functional": """
 def model():
@@ -128,6 +136,14 @@ class Adds(keras.layers.Layer):
     def call(self, inputs, training=False):
         if training:
             self.add_loss(0.1 * {})
+        return inputs
+
+"""
+CENTERS = """
+class Centers(keras.layers.Layer):
+    def call(self, inputs, training=False):
+        if training:
+            return inputs - keras.ops.mean(inputs, axis=0, keepdims=True)
         return inputs
 
 """
@@ -183,6 +199,13 @@ EQUAL = [
          job={"training": {"classWeight": {0: 1.0, 2: 4.0}}}),
     Case("mask, mean by sample weights", **WORDS, feed="per word weighted",
          loss=LOSS.format("mean_with_sample_weight")),
+    *(Case(f"ignore_class, {kind}, {feed}", **words, feed=feed,
+           loss=IGNORING.format(reduction))
+      for kind, words in (("no mask", PLAIN_WORDS), ("mask", WORDS))
+      for feed, reduction in (
+          ("words without labels", "sum_over_batch_size"),
+          ("words without labels weighted", "sum_over_batch_size"),
+          ("words without labels weighted", "mean_with_sample_weight"))),
     Case("mask, regulariser", **{**WORDS, "layers": MASKED.replace(
          "Dense(3", 'Dense(3, kernel_regularizer="l2"')}, feed="per word"),
     Case("records that are masked altogether", **{**WORDS, "layers": MASKED.replace(
@@ -376,6 +399,16 @@ def test_state_that_is_written_by_place_is_named(module, data, caplog):
     assert "/keys is neither an average nor a count" in said
 
 
+@pytest.mark.parametrize("before", ["", "keras.layers.Dropout(0.5),\n        "])
+def test_a_layer_that_looks_at_several_records_in_training_is_told(
+    module, data, before, caplog
+):
+    case = Case("centered", before=CENTERS, layers=middle(f"{before}Centers()"))
+    Member(module(case, "allReduce", BATCH, data), data, None)
+    said = [one for one in caplog.records if "several records at once" in one.message]
+    assert bool(said) is not bool(before)  # with random numbers it is not known
+
+
 @pytest.mark.parametrize(
     "case",
     [BEGINNING, COUNTING, BY_NAME["BatchNormalization"]],
@@ -383,7 +416,8 @@ def test_state_that_is_written_by_place_is_named(module, data, caplog):
 )
 def test_averages_counts_and_flags_are_not_named(module, data, case, caplog):
     Member(module(case, "allReduce", BATCH, data), data, None)
-    assert not [one for one in caplog.records if "State " in one.message]
+    said = [one.message for one in caplog.records]
+    assert not [one for one in said if "State " in one or "at once" in one]
 
 
 def test_it_does_not_matter_whose_portion_it_is(module, data):

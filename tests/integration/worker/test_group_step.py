@@ -3,6 +3,9 @@
 What a member adds up is what the wire carries; here it is added in this process.
 """
 
+import threading
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
@@ -11,7 +14,9 @@ from elasticdl.errors import UserCodeError
 from elasticdl.model.feeding import Batch
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import non_trainable
-from elasticdl.worker.group.plan import StepPlan, Work, share
+from elasticdl.model.variables import assign, view
+from elasticdl.worker.group.plan import GroupTask, StepPlan, Work, share
+from elasticdl.worker.group.position import Position
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep, ShareBatches
 
@@ -304,6 +309,59 @@ def test_the_position_in_the_data_goes_with_the_state(members):
     work = Work(version=7)
     taken = other.state.take(b"".join(one.state.copied(work, one.step.state_before)))
     assert taken == work
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_state_is_handed_out_uncopied_and_stays_while_steps_go_on(
+    members, batches_of, name
+):
+    (one,) = members(1, optimizer=OPTIMIZERS[name])
+
+    def state():
+        return one.state.copied(Work(), one.step.state_before)
+
+    given, again = state(), state()
+    first = 4  # what is before the variables
+    assert np.shares_memory(*(np.frombuffer(s[first], "u1") for s in (given, again)))
+    before = b"".join(given)
+    for features, labels in batches_of(3):
+        together([one], features, labels)
+        if one.step.can_be_alone(ShareBatches((None,), 0)):
+            one.alone(features, labels)
+    assert b"".join(given) == before
+    assert b"".join(state()) != before
+
+
+def test_heartbeats_do_not_wait_for_a_state_that_is_handed_out(members):
+    (one,) = members(1)
+    answers = []
+
+    class Asked(MemberState):
+        def copied(self, work, moved):
+            asks = threading.Thread(target=lambda: answers.append(place.goes_on(1)))
+            asks.start()
+            asks.join(30)
+            return super().copied(work, moved)
+
+    state = Asked(one.module.model, one.module.optimizer)
+    place = Position(SimpleNamespace(state=state, step=one.step))
+    place.work.add([GroupTask(1, 1, 0, "file", 0, 8, 0)])
+    assert one.state.take(b"".join(place.state())) == place.work
+    assert answers == [True]
+
+
+def test_a_large_variable_is_set_to_values_wherever_these_are_in_memory():
+    values = np.arange(1 << 19, dtype=np.float32).reshape(512, 1024)
+    raw = b"abc" + values.tobytes()
+    variable = keras.Variable(np.zeros_like(values))
+    given = np.frombuffer(raw, np.uint8)[3:].view(np.float32).reshape(values.shape)
+    assign(variable, given)
+    np.testing.assert_array_equal(view(variable), values)
+    kept = view(variable)
+    variable.assign_add(np.ones_like(values))
+    np.testing.assert_array_equal(kept, values)
+    np.testing.assert_array_equal(view(variable), values + 1)
+    assert bytes(raw[3:]) == values.tobytes()
 
 
 def test_random_generators_are_each_members_own(members, mlp):

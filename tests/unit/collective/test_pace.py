@@ -1,7 +1,10 @@
-"""How long members wait for a newcomer that is behind."""
+"""How long members wait for a newcomer, and what is kept for it."""
+
+import socket
+import threading
 
 import pytest
-from elasticdl.collective.sponsoring import pace_seconds
+from elasticdl.collective.sponsoring import Sponsoring, Standpoint, pace_seconds
 
 
 @pytest.mark.parametrize(
@@ -21,3 +24,22 @@ def test_a_step_beside_a_newcomer_takes_about_two_at_most(
     usual: float, step: float, wait: float
 ) -> None:
     assert pace_seconds(usual, step) == pytest.approx(wait)
+
+
+def test_nothing_is_kept_for_a_newcomer_that_went_before_there_was_a_state() -> None:
+    soon = []  # a leader that evaluates listens to nothing else meanwhile
+    sponsoring = Sponsoring(
+        threading.Condition(),
+        tell=soon.append,
+        state=lambda: [b"state"],
+        stands=lambda: Standpoint(version=7, round=1),
+        step_bytes=4,
+    )
+    here, there = socket.socketpair()
+    there.close()
+    with here:
+        sponsoring.serve(here, 9)
+    for call in soon:
+        call()
+    assert soon
+    assert not sponsoring.active

@@ -80,7 +80,8 @@ class Loss:
         own = self.function is not None or overrides(self.model, "compute_loss")
         if own or compiled is None:
             return None
-        return divisor(compiled, parted(targets)[1], predictions)
+        labels, weights = parted(targets)
+        return divisor(compiled, labels, weights, predictions)
 
     def _of_model(
         self, features: Any, targets: Any, predictions: Any, *, training: bool

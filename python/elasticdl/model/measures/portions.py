@@ -22,7 +22,7 @@ from keras.src.losses.loss import apply_mask
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.masks import masks_of
-from elasticdl.model.state import is_seed, non_trainable
+from elasticdl.model.state import is_seed, layers_of, non_trainable
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +63,16 @@ class PortionDefinition(Protocol):
         """Return by what the loss divides its sum; None: by the number of records."""
 
 
-def divisor(compiled: Any, weights: Any, predictions: Any) -> tf.Tensor | None:
+def divisor(
+    compiled: Any, labels: Any, weights: Any, predictions: Any
+) -> tf.Tensor | None:
     """Return by what the loss of `compile` divides; None: by the number of records.
 
     Raises UserCodeError for a sum, and for several losses with different divisors.
     """
     losses = [item.loss for item in compiled._flat_losses or ()]  # noqa: SLF001
     masks = masks_of(predictions)
+    ignoring = any(getattr(loss, "ignore_class", None) is not None for loss in losses)
     reductions = [getattr(loss, "reduction", None) for loss in losses]
     if "sum" in reductions:
         raise UserCodeError(
@@ -79,16 +82,18 @@ def divisor(compiled: Any, weights: Any, predictions: Any) -> tf.Tensor | None:
             "or set strategy: local"
         )
     by_weight = "mean_with_sample_weight" in reductions and weights is not None
-    if not by_weight and all(mask is None for mask in masks):
+    if not (by_weight or ignoring) and all(mask is None for mask in masks):
         return None
     if len(losses) != 1 or len(masks) != 1:
         raise UserCodeError(
             "several outputs have losses, and one divides by the records that a mask "
-            "leaves or by the sum of sample weights, expected that all divide by the "
-            "number of records: workers of strategy allReduce add up portions of a "
-            'step; leave mask_zero or reduction="mean_with_sample_weight" out, or '
-            "set strategy: local"
+            "or its ignore_class leaves, or by the sum of sample weights, expected "
+            "that all divide by the number of records: workers of strategy allReduce "
+            "add up portions of a step; leave mask_zero, ignore_class or "
+            'reduction="mean_with_sample_weight" out, or set strategy: local'
         )
+    if ignoring:
+        masks = [_without_ignored(losses[0], labels, predictions, masks[0])]
     if reductions[0] not in {"sum_over_batch_size", "mean", "mean_with_sample_weight"}:
         return None
     if not by_weight:
@@ -96,6 +101,14 @@ def divisor(compiled: Any, weights: Any, predictions: Any) -> tf.Tensor | None:
     weights = tf.cast(tf.nest.flatten(weights)[0], tf.float32)
     counted = apply_mask(weights, masks[0], "float32", reductions[0])
     return tf.reduce_sum(counted)
+
+
+def _without_ignored(loss: Any, labels: Any, predictions: Any, mask: Any) -> Any:
+    """Return what a loss with an `ignore_class` counts, of what a mask leaves."""
+    (label,), (prediction,) = tf.nest.flatten(labels), tf.nest.flatten(predictions)
+    values = loss.call(tf.cast(label, loss.dtype), tf.cast(prediction, loss.dtype))
+    (counted,) = masks_of(values)
+    return counted if mask is None else tf.logical_and(mask, counted)
 
 
 def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> None:
@@ -185,8 +198,12 @@ def try_training(
     bound = _ROUNDING_16 if _is_16_bits(model) else _ROUNDING
     if _is_cut(outputs, bound=bound):
         _refuse_added(added, counts, bound=bound)
-    elif added[0]:
-        _refuse_sums(traced, features, labels)
+    else:
+        if added[0]:
+            _refuse_sums(traced, features, labels)
+        drawn = traced(features, labels, tf.constant(1))[2]
+        is_drawn = not _are_close(drawn, outputs[0], bound=bound)
+        _tell_of_whole_batches(model, is_drawn=is_drawn)
     rows, first_rows, _ = counts
     first = first_rows / rows
     each = list(zip(*moved, strict=True))
@@ -264,6 +281,27 @@ def _is_cut(outputs: Sequence[Sequence[Any]], *, bound: float) -> bool:
         same = shape and np.shape(together) == shape
         found.append(same and np.allclose(together, whole, rtol=bound, atol=bound))
     return bool(found) and all(found)
+
+
+def _are_close(some: Sequence[Any], others: Sequence[Any], *, bound: float) -> bool:
+    pairs = zip(some, others, strict=True)
+    return all(np.allclose(a, b, rtol=bound, atol=bound) for a, b in pairs)
+
+
+def _tell_of_whole_batches(model: keras.Model, *, is_drawn: bool) -> None:
+    """Log that layers look at other records in training, if nothing else explains it.
+
+    `is_drawn`: the outputs depend on random numbers.
+    """
+    normalize = keras.layers.BatchNormalization
+    if is_drawn or any(isinstance(one, normalize) for one in layers_of(model)):
+        return
+    log.warning(
+        "In training the model gives other outputs for a batch than for its portions: "
+        "a layer looks at several records at once. Workers of strategy allReduce "
+        "compute portions of a step, so that it looks at those of a portion, and what "
+        "is trained depends on their number; set strategy: local if it should not"
+    )
 
 
 def _current(scope: Any, variable: Any) -> Any:

@@ -7,6 +7,7 @@ and by `worker.group.loop`; so it calls nobody who could wait for the group.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -114,6 +115,10 @@ class Position:
             return lease_id in self.work.tasks
 
     def state(self) -> Sequence[Buffer]:
-        """Return the whole state."""
+        """Return the whole state. Asked for while no step is applied.
+
+        The lock is held for the position alone: heartbeats wait for it.
+        """
         with self.lock:
-            return self._parts.state.copied(self.work, self._parts.step.state_before)
+            work = copy.deepcopy(self.work)
+        return self._parts.state.copied(work, self._parts.step.state_before)

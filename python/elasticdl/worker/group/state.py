@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from elasticdl.errors import UserCodeError
 from elasticdl.model.optimizers import variables_of
 from elasticdl.model.state import is_seed, non_trainable
-from elasticdl.model.variables import trainable_variables
+from elasticdl.model.variables import assign, trainable_variables, view
 from elasticdl.worker.group.plan import Work
 
 _LENGTH = 8  # bytes of the number before each of the two texts
@@ -55,7 +55,7 @@ class MemberState:
         return sum(_plain(variable).nbytes for _, variable in self._variables)
 
     def copied(self, work: Work, moved: Sequence[NDArray[Any]]) -> list[memoryview]:
-        """Return buffers of the state.
+        """Return buffers of the state, which stay as they are while steps go on.
 
         `moved`: the model's float state and counters, in the order of `moved_together`,
         which a step under way has changed already.
@@ -113,7 +113,7 @@ class MemberState:
             self._variables, theirs, strict=True
         ):
             array = np.frombuffer(raw, dtype, int(np.prod(shape, dtype=int)), at)
-            variable.assign(array.reshape(shape))
+            assign(variable, array.reshape(shape))
             at += array.nbytes
         return Work.decoded(position)
 
@@ -138,8 +138,7 @@ def _compare(mine: Sequence[_Named], theirs: Sequence[_Named]) -> None:
 
 
 def _plain(variable: Any) -> NDArray[Any]:
-    # A view: while somebody has it, TensorFlow does not assign in its place.
-    return _known(np.asarray(variable.value))
+    return _known(view(variable))
 
 
 def _known(array: NDArray[Any]) -> NDArray[Any]:

@@ -27,6 +27,7 @@ from elasticdl.model.optimizers import inner_optimizer, variables_of
 from elasticdl.model.state import non_trainable, read_state
 from elasticdl.model.variables import (
     NamedVariable,
+    assign,
     layout_variables,
     to_buffers,
     trainable_variables,
@@ -126,7 +127,7 @@ class LocalState:
                 "of this model"
             )
         for item in self._trainable:
-            item.variable.assign(np.asarray(arrays[item.name]).reshape(item.shape))
+            assign(item.variable, np.asarray(arrays[item.name]).reshape(item.shape))
         load_untrained(self._state, arrays, path)
         self._restore_optimizer(path, whole)
         return whole.version
@@ -179,7 +180,7 @@ class LocalState:
             for name, variable in self._slots.get(slot, {}).items():
                 array = stored.get(name)
                 if array is not None and array.size == _value(variable).size:
-                    variable.assign(array.reshape(variable.shape))
+                    assign(variable, array.reshape(variable.shape))
                 else:
                     missing.append(slot)
                     if slot == AVERAGE or slot in self._as_values:
