@@ -93,7 +93,7 @@ def connect(
         connection = _opened(path or ":memory:", config, reading=reading)
         # It is on without a script (python -c, notebooks), and writes to stdout. In a
         # notebook without ipywidgets it is off, and a word about it is refused there.
-        if connection.execute(_SHOWS_PROGRESS).fetchone() != (False,):
+        if connection.execute(_SHOWS_PROGRESS).fetchall() != [(False,)]:
             connection.execute("SET enable_progress_bar = false")
         return connection
     except duckdb.Error as error:
