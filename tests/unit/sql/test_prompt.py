@@ -127,6 +127,7 @@ def test_words_are_completed() -> None:
     assert "validation.fraction" in prompt.suggestions("validation.f", ())
     assert prompt.suggestions("inc", ["income@1"]) == ["income@1"]
     assert prompt.suggestions("", ["income@1"]) == []
+    assert "PREDICT" in prompt.suggestions("PRED", [])  # of TO PREDICT
 
 
 def test_the_package_is_a_function_in_python(tmp_path: Path) -> None:
