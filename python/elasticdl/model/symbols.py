@@ -20,6 +20,8 @@ from elasticdl.model.feed.call import Feed
 from elasticdl.model.user_code import ModelCode, did_you_mean
 
 _OLDER_FEED_NAMES = ("dataset_fn", "input_fn")
+# Parts for which the job may have its own way: an empty name takes none of the module.
+_LEFT_OUT = ("data_reader", "prediction_outputs_processor")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ def find_symbols(
 
     def find(field: str) -> Any | None:
         wanted = getattr(model, field)
+        if not wanted and field in _LEFT_OUT:
+            return None
         found = user_code.find_symbol(code, module, wanted)
         if found is None and wanted != defaults.model_fields[field].default:
             path = "".join(

@@ -46,6 +46,8 @@ _DTYPES = {Stored.FLOAT: "", Stored.INTEGER: "int64", Stored.TEXT: "string"}
 _MOST_SHOWN_CLASSES = 20
 _VOCABULARIES = "VOCABULARIES"  # The constant of a module with their folder.
 _MANY_WORKERS = ("ps", "allReduce")
+# Of `job.model`: a module's own reader would read other rows than the statement's.
+OWN_ROWS = {"dataReader": ""}
 
 
 def generate(plan: TrainPlan, statistics: Statistics, places: Places) -> Generated:
@@ -88,7 +90,7 @@ def generate_own(
     path = "/".join(definition.split(".")[:-1]) + ".py"
     name = re.sub(r"\W", "_", plan.name)
     tree = _tree(plan, places, name, files)
-    tree["job"]["model"]["definition"] = definition
+    tree["job"]["model"].update({"definition": definition, **OWN_ROWS})
     others = {k: v for k, v in files.items() if k != path}
     return Generated(files[path], path, dump_values(validate(tree)), others)
 

@@ -39,6 +39,8 @@ _WORDS = (
     "TO PREDICT", "TO EVALUATE", "TO EXPLAIN", "WITH", "COLUMN", "FOR", "LABEL",
     "USING", "INTO", "SHOW MODELS", "SHOW TRAIN", "DESCRIBE MODEL", "DROP MODEL",
     "PermutationImportance", "IntegratedGradients", "exit", "help",
+    # A word that is begun ends at the space: these stand behind another one.
+    "TRAIN", "PREDICT", "EVALUATE", "EXPLAIN", "MODEL", "MODELS", "BY",
 )  # fmt: skip
 
 

@@ -117,8 +117,11 @@ def work(life: WorkerLife, spec: JobSpec) -> None:
     life.answer_for(lambda: early.held)
     if not early.run(0.0):
         return
-    module.load()
+    if not module.may_come_with_data:
+        module.load()
     sample = _sample(life, spec, readers, early, patient=spec.data.prepare is not None)
+    if sample is None and spec.data.prepare is not None:
+        return  # it was waited for until the job was over
 
     from elasticdl.worker.assemble import Assembly
 
@@ -165,7 +168,17 @@ class _Module:
     def definition(self) -> ModelDefinition:
         return self._definition or self.load()
 
+    @property
+    def may_come_with_data(self) -> bool:
+        """Whether `data.prepare` may make the module, too: no reader of its is asked.
+
+        So it is with SQL in a cluster (sql/remote).
+        """
+        return self._spec.data.prepare is not None and not self._spec.model.data_reader
+
     def custom_reader(self, origin: str) -> Reader | None:
+        if not self._spec.model.data_reader:
+            return None
         return self.definition.custom_reader(origin)
 
     def load(self) -> ModelDefinition:

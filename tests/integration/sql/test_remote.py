@@ -28,6 +28,51 @@ from tests.integration.sql.chain import Runner, run_all, write_sqlite
 ROWS = 3000
 MANY = 200_000
 SECRET = "s3cr3t"
+# Its feed turns x around, in a classic module with all that such a one may have.
+_OWN = """
+import keras
+import tensorflow as tf
+
+
+def custom_model():
+    x = keras.Input((1,), name="x")
+    return keras.Model({"x": x}, keras.layers.Dense(1, activation="sigmoid")(x))
+
+
+def loss(labels, predictions):
+    labels = tf.cast(tf.reshape(labels, [-1, 1]), tf.float32)
+    return tf.reduce_mean(keras.losses.binary_crossentropy(labels, predictions))
+
+
+def optimizer():
+    return keras.optimizers.SGD(1.0)
+
+
+def eval_metrics_fn():
+    return {"right": keras.metrics.BinaryAccuracy()}
+
+
+def feed(dataset, mode, metadata):
+    kinds = {"x": tf.io.FixedLenFeature([1], tf.float32)}
+    if mode != "prediction":
+        kinds["label"] = tf.io.FixedLenFeature([1], tf.int64)
+
+    def parsed(record):
+        found = tf.io.parse_single_example(record, kinds)
+        features = {"x": -found["x"]}
+        return (features, found["label"]) if "label" in kinds else features
+
+    return dataset.map(parsed)
+
+
+def custom_data_reader(data_origin, **params):
+    raise ValueError("it reads other rows")
+
+
+class PredictionOutputsProcessor:
+    def process(self, predictions, worker_id):
+        raise ValueError("it puts answers elsewhere")
+"""
 
 
 @dataclass
@@ -203,6 +248,26 @@ def test_the_folder_of_models_may_have_a_comma(volume):
     )
     ((number,),) = run_all(session, "SELECT count(*) AS n FROM seen")[0].rows
     assert number == ROWS
+
+
+def test_a_classic_module_is_trained_as_it_predicts(session, volume):
+    """Its feed and its loss were left out of the training alone."""
+    (volume / "mine").mkdir()
+    (volume / "mine" / "net.py").write_text(_OWN)
+    with sqlite3.connect(volume / f"{SECRET}.sqlite") as connection:
+        connection.execute("CREATE TABLE signs (x REAL, y INTEGER)")
+        rows = ((i / 100, int(i > 0)) for i in range(-300, 300))
+        connection.executemany("INSERT INTO signs VALUES (?, ?)", rows)
+    connection.close()
+    told, _, shown = run_all(
+        session,
+        "SELECT * FROM signs TO TRAIN mine.net.custom_model WITH train.batch_size = "
+        "16, job.worker.replicas = 2, job.ps.replicas = 1 LABEL y INTO signs;"
+        "SELECT * FROM signs TO PREDICT guessed USING signs;"
+        "SELECT avg(prediction = y) AS right FROM guessed",
+    )
+    assert "right " in told.lines[0]
+    assert shown.rows[0][0] > 0.95
 
 
 def test_models_without_sql_are_those_of_the_volume(session, volume, capsys):

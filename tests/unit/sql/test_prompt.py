@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +127,7 @@ def test_words_are_completed() -> None:
     assert "validation.fraction" in prompt.suggestions("validation.f", ())
     assert prompt.suggestions("inc", ["income@1"]) == ["income@1"]
     assert prompt.suggestions("", ["income@1"]) == []
+    assert "PREDICT" in prompt.suggestions("PRED", [])  # of TO PREDICT
 
 
 def test_the_package_is_a_function_in_python(tmp_path: Path) -> None:
@@ -163,6 +167,32 @@ def test_the_cell_magic_takes_a_database(tmp_path: Path) -> None:
     line = f"--db {{db}} --models-dir {tmp_path}"
     shell.run(line, "CREATE TABLE t AS SELECT 7 AS a")
     assert shell.run(line, "SELECT a FROM t").rows == ((7,),)
+
+
+# As the engine looks for a notebook: no file of the program, a shell with a kernel.
+_KERNEL = """
+class _Shell:
+    config = {"IPKernelApp": {}}
+
+
+def get_ipython():
+    return _Shell()
+"""
+
+
+def test_a_notebook_without_widgets_gets_answers(tmp_path: Path) -> None:
+    (tmp_path / "IPython.py").write_text(_KERNEL)
+    (tmp_path / "ipywidgets.py").write_text("raise ImportError('not installed')")
+    program = "import IPython, elasticdl\nprint(elasticdl.sql('SELECT 7 AS a').rows)"
+    search = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "((7,),)\n", done.stderr
 
 
 @pytest.mark.parametrize("in_cell", [False, True])

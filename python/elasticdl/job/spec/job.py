@@ -118,10 +118,14 @@ class ModelSpec(SpecModel):
     )
     callbacks: str = Field("callbacks", description="Name of the callbacks function.")
     data_reader: str = Field(
-        "custom_data_reader", description="Name of the custom reader function."
+        "custom_data_reader",
+        description="Name of the custom reader function; empty: ElasticDL's readers, "
+        "though the module has one.",
     )
     prediction_outputs_processor: str = Field(
-        "PredictionOutputsProcessor", description="Name of the output processor class."
+        "PredictionOutputsProcessor",
+        description="Name of the output processor class; empty: files in "
+        "`predictionOutput`, though the module has one.",
     )
     mixed_precision: bool = Field(
         False, description="Compute in a 16-bit type, keep variables in float32."

@@ -43,6 +43,7 @@ _GROUP_BYTES = 2**25  # Each thread has a row group in memory, some even two.
 # Parts of the engine's plan that give rows as they come.
 _STREAMING = ("PROJECTION", "FILTER", "UNNEST", "UNION", "STREAMING_LIMIT", "RANGE",
               "STREAMING_WINDOW", "GENERATE_SERIES", "EMPTY_RESULT")  # fmt: skip
+_SHOWS_PROGRESS = "SELECT current_setting('enable_progress_bar')"
 _ONLY_READ = ("Permission denied", "Read-only file system")
 # A macro may be a table, too: FROM young().
 _VIEWS = (
@@ -90,8 +91,10 @@ def connect(
         config["temp_directory"] = str(spill / "spill")
     try:
         connection = _opened(path or ":memory:", config, reading=reading)
-        # It is on without a script (python -c, notebooks), and writes to stdout.
-        connection.execute("SET enable_progress_bar = false")
+        # It is on without a script (python -c, notebooks), and writes to stdout. In a
+        # notebook without ipywidgets it is off, and a word about it is refused there.
+        if connection.execute(_SHOWS_PROGRESS).fetchall() != [(False,)]:
+            connection.execute("SET enable_progress_bar = false")
         return connection
     except duckdb.Error as error:
         raise failed(error, doing=f"{path}: cannot be opened") from error

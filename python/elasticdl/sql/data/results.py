@@ -106,7 +106,19 @@ def count_without(out: Path, names: Names) -> int:
     return int(found)
 
 
+def refuse_unnumbered(connection: Any, files: str) -> None:
+    """Raise DataError where answers do not say which rows they are of."""
+    found = connection.execute(f"DESCRIBE FROM read_parquet({files})").fetchall()
+    if "record" not in {name for name, *_ in found}:
+        raise DataError(
+            "nobody knows which rows the model's answers are of: its `feed` leaves "
+            "rows out or changes their order, as by `filter` and `shuffle`; do so "
+            "where its mode is `training` alone"
+        )
+
+
 def _check(connection: Any, files: str, num_rows: int) -> None:
+    refuse_unnumbered(connection, files)
     found, different = connection.execute(
         f"SELECT count(*), count(DISTINCT record) FROM read_parquet({files})"
     ).fetchone()

@@ -24,7 +24,7 @@ from elasticdl.sql import planning
 from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.data.source import NO_COLUMNS, Held
 from elasticdl.sql.data.source import Answer as Rows
-from elasticdl.sql.generate import job_tree, spread
+from elasticdl.sql.generate import OWN_ROWS, job_tree, spread
 from elasticdl.sql.plan import Places, Schema
 from elasticdl.sql.problems import in_one_line
 from elasticdl.sql.registry import RUNS, description_of
@@ -160,7 +160,11 @@ class Remote:
         )
         tree = job_tree(
             step.job,
-            {"definition": module.STUB_DEFINITION, "files": module.stub(folder)},
+            {
+                "definition": module.STUB_DEFINITION,
+                "files": module.stub(folder),
+                **OWN_ROWS,
+            },
             places,
             epochs=settings.epochs,
             batch_size=settings.batch_size,

@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from elasticdl.job.spec.job import ModelSpec
 from elasticdl.job.values.file import load_values
 
 ZOO = "zoo"
@@ -19,12 +21,19 @@ STUB_DEFINITION = "statement.model"
 _STUB = '''\
 """The model of a statement: `data.prepare` writes its module beside the shards."""
 
-from elasticdl.sql.remote.module import load
+from elasticdl.sql.remote import module
+
+FOLDER = {folder!r}
 
 
 def model():
-    """Return the compiled model."""
-    return load({folder!r})
+    """Return the model."""
+    return module.load(FOLDER)
+
+
+def __getattr__(name):
+    """Return a part of the module: its `loss`, its `feed`, if it has one."""
+    return module.part(FOLDER, name)
 '''
 
 
@@ -34,11 +43,24 @@ def stub(folder: str) -> dict[str, str]:
 
 
 def load(folder: str) -> Any:
-    """Return the model that the module in a folder makes, compiled."""
-    job = load_values(Path(folder) / "job.yaml").job
+    """Return the model that the module in a folder makes."""
+    module, model = _imported(folder)
+    function = model.definition.rpartition(".")[2]
+    return getattr(module, function)(**model.params)
+
+
+def part(folder: str, name: str) -> Any:
+    """Return what the module in a folder calls so. Raises AttributeError if nothing."""
+    if name.startswith("_"):  # Python's own questions, also before the data is there
+        raise AttributeError(name)
+    module, _ = _imported(folder)
+    return getattr(module, name)
+
+
+def _imported(folder: str) -> tuple[ModuleType, ModelSpec]:
+    model = load_values(Path(folder) / "job.yaml").job.model
     zoo = str(Path(folder, ZOO).absolute())
     if zoo not in sys.path:
         sys.path.insert(0, zoo)
     importlib.invalidate_caches()
-    module, _, function = job.model.definition.rpartition(".")
-    return getattr(importlib.import_module(module), function)(**job.model.params)
+    return importlib.import_module(model.definition.rpartition(".")[0]), model

@@ -150,6 +150,7 @@ def _importances(
     """
     files = file_literal(outputs, "part-*.parquet")
     with embedded.working(rows.parent) as connection:
+        results.refuse_unnumbered(connection, files)
         said = results.said(connection, files, label)
         if label.head is Head.NUMBER:
             good = f"-avg(abs({said.value} - r.{LABEL_FEATURE}))"

@@ -67,6 +67,8 @@ def prediction_fields(about: Description, rows: str, folder: str) -> dict[str, o
         "job.data.readerParams": {"columns": [c.feature for c in about.columns]},
         "job.predictionOutput": f"{folder}/outputs",
         "job.predictionFormat": "parquet",
+        # A module's own would put the answers elsewhere.
+        "job.model.predictionOutputsProcessor": "",
     }
 
 

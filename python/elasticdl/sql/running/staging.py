@@ -20,7 +20,7 @@ from elasticdl.job.words import OTHER_OUTPUT
 from elasticdl.sql import planning, registry
 from elasticdl.sql.data import types, types_duckdb
 from elasticdl.sql.data.shards import Staged
-from elasticdl.sql.generate import spread
+from elasticdl.sql.generate import OWN_ROWS, spread
 from elasticdl.sql.plan import Column, ColumnPlan, Kind, LabelPlan, Schema, Stored
 from elasticdl.sql.registry import Description
 from elasticdl.sql.running.session import Session
@@ -195,6 +195,7 @@ def job_of(
         "job.data.training": "",
         "job.data.validation": "",
         "job.data.prepare": None,
+        **{f"job.model.{name}": value for name, value in OWN_ROWS.items()},
         **changes,
     }
     laid = [f"{path}={json.dumps(value)}" for path, value in fixed.items()]

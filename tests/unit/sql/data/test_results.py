@@ -55,6 +55,17 @@ def test_answers_that_are_no_probabilities_are_no_prediction(tmp_path: Path) -> 
             _joined(answers, label, tmp_path)
 
 
+def test_answers_of_unknown_rows_are_no_prediction(tmp_path: Path) -> None:
+    """As of a feed that shuffles; it was said that there is no room for them."""
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"prediction": [0.5, 0.25]}), tmp_path / "part-0.parquet")
+    staged = Staged(tmp_path / "rows.parquet", Schema((Column("x", Kind.INTEGER),)), 2)
+    out = tmp_path / "out.parquet"
+    with pytest.raises(DataError, match="its `feed` leaves rows out") as caught:
+        results.join(staged, tmp_path, out, label=_TWO, names=Names())
+    assert type(caught.value) is DataError  # another one's rows and answers are kept
+
+
 def test_two_classes_may_have_a_probability_each(tmp_path: Path) -> None:
     found = _joined([[0.25, 0.75], [0.625, 0.375]], _TWO, tmp_path)
     assert found == [("yes", 0.75), ("no", 0.625)]
