@@ -40,6 +40,7 @@ BY_NAME = {case.name: case for case in AS_KERAS}
 LOSS = "keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction='{}')"
 WORDS = {"layers": MASKED, "shape": "(5,)", "dtype": "int32", "optimizer": SGD}
 FEEDS["one word masked"] = PER_WORD + ', tf.one_hot(0, 5) * f["w"]'
+FEEDS["pictures without the thing"] = 'return f["x"], tf.zeros([3])'
 FEEDS["nothing but gaps"] = 'return f["words"] * 0, f["words"] % 3'
 FEEDS["two kinds of words"] = 'return f["words"], (f["words"] % 3, f["words"] % 3)'
 COUNTS = """
@@ -210,6 +211,8 @@ EQUAL = [
          "Dense(3", 'Dense(3, kernel_regularizer="l2"')}, feed="per word"),
     Case("records that are masked altogether", **{**WORDS, "layers": MASKED.replace(
          "Dense(3", 'Dense(3, kernel_regularizer="l2"')}, feed="nothing but gaps"),
+    Case("labels that are all 0", feed="pictures without the thing",
+         loss="keras.losses.BinaryCrossentropy(from_logits=True)"),
     BEGINNING,
     COUNTING,
     *(cross(BY_NAME["mask"], optimizer) for optimizer in USUAL
@@ -244,6 +247,8 @@ REFUSED = [
      "their mean"),
     (Case("root of a mean", loss="lambda y, p: keras.ops.sqrt(keras.ops.mean((p[:, 0] "
           "- keras.ops.cast(y, 'float32')) ** 2))"), "set strategy: local"),
+    (Case("Dice, of labels that are all 0", feed="pictures without the thing",
+          loss="keras.losses.Dice()"), "the loss of a batch of .* expected their mean"),
     (Case("weighted function", before=WEIGHTED_FUNCTION, feed="weighted"),
      "set strategy: local"),
     (Case("two masked outputs", models=TWO_MASKED, forms=("functional",),

@@ -22,6 +22,7 @@ from keras.src.losses.loss import apply_mask
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.masks import masks_of
+from elasticdl.model.measures.targets import Weighted, parted
 from elasticdl.model.state import is_seed, layers_of, non_trainable
 
 log = logging.getLogger(__name__)
@@ -130,7 +131,16 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
             return loss, tf.constant(-1.0) if weight is None else weight
 
     traced = tf.function(one, reduce_retracing=True)
-    tried = _tried(traced, features, labels)
+    bound = _ROUNDING_16 if _is_16_bits(definition.model) else _ROUNDING
+    for some in (labels, *_mixed(labels)):
+        _refuse_unlike(traced, features, some, bound=bound)
+
+
+def _refuse_unlike(
+    traced: Callable[..., Any], features: Any, labels: Any, *, bound: float
+) -> None:
+    """Raise UserCodeError if the loss of a batch is not that of its portions."""
+    tried = _tried(traced, features, labels, told=logging.WARNING)
     if tried is None:
         return
     (whole, *parts), (rows, *counts) = tried
@@ -140,7 +150,6 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         for (_, weight), count in zip(parts, counts, strict=True)
     ]
     expected = float(np.average(found, weights=weights))
-    bound = _ROUNDING_16 if _is_16_bits(definition.model) else _ROUNDING
     loss = float(whole[0])
     draws = [float(traced(features, labels, tf.constant(n))[0]) for n in range(_DRAWS)]
     drawn = _DRAWN * (max(draws) - min(draws))
@@ -156,6 +165,34 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         'add_loss be a mean over records (reduction="sum_over_batch_size", '
         "tf.reduce_mean), or set strategy: local"
     )
+
+
+def _mixed(targets: Any) -> list[Any]:
+    """Return targets whose first portion has 1 - label, if all labels are 0, or all 1.
+
+    Labels that are alike, as masks of pictures without the thing that is looked for,
+    do not show that a loss divides by their sum.
+    """
+    labels, weights = parted(targets)
+    for label in tf.nest.flatten(labels):
+        number = isinstance(label, tf.Tensor) and label.shape.rank
+        if not number or not (label.dtype.is_floating or label.dtype.is_integer):
+            return []
+        if not any(np.all(label.numpy() == value) for value in (0, 1)):
+            return []
+    mixed = tf.nest.map_structure(_first_changed, labels)
+    return [mixed if weights is None else Weighted(mixed, weights)]
+
+
+def _first_changed(labels: tf.Tensor) -> tf.Tensor:
+    chosen = tf.range(labels.shape[0]) < _num_first(labels.shape[0])
+    chosen = tf.reshape(chosen, [-1, *[1] * (labels.shape.rank - 1)])
+    return tf.where(chosen, 1 - labels, labels)
+
+
+def _num_first(rows: int) -> int:
+    """Return how many records the first of two portions has."""
+    return max(1, rows // 3)
 
 
 def try_training(
@@ -332,7 +369,11 @@ def _is_by_place(whole: Any, first_part: Any, rest: Any, *, first: float) -> boo
 
 
 def _tried(
-    function: Callable[..., Any], features: Any, labels: Any
+    function: Callable[..., Any],
+    features: Any,
+    labels: Any,
+    *,
+    told: int = logging.DEBUG,
 ) -> tuple[list[Any], tuple[int, int, int]] | None:
     """Return what a function gives for a batch and two portions, and their records.
 
@@ -344,11 +385,17 @@ def _tried(
         if rows == 1:
             batch = tf.nest.map_structure(lambda t: _again(t, 2), batch)
             rows = 2
-        first = max(1, rows // 3)
+        first = _num_first(rows)
         given = [batch, *_cut(batch, first, rows)]
         found = [function(*each) for each in given]
     except (ValueError, TypeError, tf.errors.OpError) as error:
-        log.debug("portions of a batch were not tried: %s", error)
+        log.log(
+            told,
+            "Whether portions of a batch train what it does was not tried, since they "
+            "could not be computed apart (%s); expected that the loss is a mean "
+            "over records, else set strategy: local",
+            str(error).splitlines()[0],
+        )
         return None
     return [tf.nest.map_structure(_numpy, each) for each in found], (
         rows,
