@@ -298,9 +298,9 @@ def feed_share() -> list[Row]:
 
 
 BENCHMARKS: dict[str, Benchmark] = {
-    "range_read": Benchmark(range_read, 15),
+    "range_read": Benchmark(range_read, 15, short=False),
     "range_read_flat": Benchmark(range_read_flat, 25, short=False),
     "text_columns": Benchmark(text_columns, 20),
-    "feed": Benchmark(feed, 25),
+    "feed": Benchmark(feed, 25, short=False),
     "feed_share": Benchmark(feed_share, 20, short=False),
 }

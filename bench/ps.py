@@ -291,6 +291,6 @@ BENCHMARKS = {
     "dense_adam": Benchmark(dense_adam, 3),
     "dense_adam_numpy": Benchmark(dense_adam_numpy, 3),
     "dense_pull": Benchmark(dense_pull, 15),
-    "dense_push": Benchmark(dense_push, 15),
+    "dense_push": Benchmark(dense_push, 15, short=False),
     "wire_socket": Benchmark(wire_socket, 5),
 }

@@ -350,6 +350,6 @@ def local_step() -> list[Row]:
 
 BENCHMARKS = {
     "local_step": Benchmark(local_step, 30, short=False),
-    "ps_step": Benchmark(ps_step, 55),
+    "ps_step": Benchmark(ps_step, 55, short=False),
     "ps_step_mlp": Benchmark(ps_step_mlp, 75, short=False),
 }

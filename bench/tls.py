@@ -198,6 +198,6 @@ def tls_price_step() -> list[Row]:
 
 
 BENCHMARKS = {
-    "tls_price_wire": Benchmark(tls_price_wire, 20),
+    "tls_price_wire": Benchmark(tls_price_wire, 20, short=False),
     "tls_price_step": Benchmark(tls_price_step, 30, short=False),
 }
