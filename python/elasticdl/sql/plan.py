@@ -184,6 +184,7 @@ class ColumnStatistics:
     vocabulary: tuple[Entry, ...] = ()
     vocabulary_file: str = ""
     vocabulary_size: int = 0  # without NULL and unseen
+    no_lines: int = 0  # values that no line of a vocabulary's file can be
     longest: int = 0
     means: tuple[float, ...] = ()  # of the numbers of a text, by their place
 

@@ -276,20 +276,22 @@ def _with_vocabulary(
     if len(first) <= INLINE_ENTRIES:
         entries = tuple(Entry(v, n) for v, n in first)
         if _num_bytes(entries) <= room:
-            return _replaced(made, entries, "", len(first))
+            return replace(made, vocabulary=entries, vocabulary_size=len(first))
     # What fills an array up is no value of it.
     nulls = 0 if one.column.longest else made.null_count
     written = replace(made, null_count=nulls)
-    size = _write_vocabulary(found, first, written, place)
-    return _replaced(made, (), place.name, size)
+    size, left_out = _write_vocabulary(found, first, written, place)
+    return replace(
+        made, vocabulary_file=place.name, vocabulary_size=size, no_lines=left_out
+    )
 
 
 def _write_vocabulary(
     found: Any, first: list[Any], made: ColumnStatistics, place: Path
-) -> int:
-    """Write a line for each value; return the number of values."""
+) -> tuple[int, int]:
+    """Write a line for each value; return the number of those, and of others."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    size = 0
+    size = left_out = 0
     with place.open("w", encoding="utf-8", newline="\n") as file:
         block = first
         while block:
@@ -298,10 +300,12 @@ def _write_vocabulary(
                 if not isinstance(value, str) or is_line(value):
                     file.write(f"{value}\n")
                     size += 1
+                else:
+                    left_out += 1
             block = found.fetchmany(INLINE_ENTRIES)
         if made.null_count:
             file.write(f"{NULL_TEXT}\n")
-    return size
+    return size, left_out
 
 
 def _file(made: ColumnStatistics, number: int) -> str:
@@ -309,9 +313,3 @@ def _file(made: ColumnStatistics, number: int) -> str:
     column = made.of.column.lower()[:_NAME_CHARACTERS]
     plain = "".join(c if c.isalnum() else "-" for c in column)
     return f"vocabularies/{number}-{plain}.txt"
-
-
-def _replaced(
-    made: ColumnStatistics, entries: tuple[Entry, ...], file: str, size: int
-) -> ColumnStatistics:
-    return replace(made, vocabulary=entries, vocabulary_file=file, vocabulary_size=size)

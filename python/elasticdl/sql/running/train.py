@@ -151,6 +151,8 @@ def prepare(
     measured = statistics.measure(
         made, columns=plan.columns, needs=plan.needs, label=plan.label.column
     )
+    for line in without_line(measured):
+        session.say(line)
     places = Places(
         training=str(made.training),
         validation=str(made.validation) if made.num_validation else "",
@@ -389,6 +391,17 @@ def keep(
         if older.name != Path(checkpoint).name and checkpoint:
             shutil.rmtree(older, ignore_errors=True)
     write_description(version, replace(about, evaluation=figures))
+
+
+def without_line(measured: Statistics) -> list[str]:
+    """Return what to say of values that a vocabulary leaves out."""
+    return [
+        f"column `{one.of.column}`: {one.no_lines:,} of its values have a line end. "
+        "Its vocabulary is a file with a line for each value: they count as unseen; "
+        "replace(..., chr(10), ' ') in the SELECT keeps them"
+        for one in measured.columns
+        if one.no_lines
+    ]
 
 
 def told(

@@ -20,6 +20,7 @@ from elasticdl.sql.plan import (
     StatisticsNeeded,
     Stored,
 )
+from elasticdl.sql.running.train import without_line
 
 from tests.unit.sql import tables
 
@@ -276,6 +277,19 @@ def test_the_empty_text_is_a_value_of_a_large_vocabulary(tmp_path):
     lines = file.read_text().removesuffix("\n").split("\n")
     assert lines[0] == ""
     assert len(lines) == 2001 == trained.statistics.columns[0].vocabulary_size
+
+
+def test_values_that_a_large_vocabulary_leaves_out_are_told(tmp_path):
+    trained = tables.trained(
+        "SELECT CASE WHEN i % 4 = 0 THEN 'a' || chr(10) || i ELSE 'v' || i END AS c, "
+        "i % 2 AS y FROM range(4000) t(i) TO TRAIN DNNClassifier "
+        "COLUMN VOCABULARIZE(c) LABEL y INTO m",
+        tmp_path,
+    )
+    (found,) = [one for one in trained.statistics.columns if one.of.column == "c"]
+    assert (found.vocabulary_size, found.no_lines) == (3000, 1000)
+    (line,) = without_line(trained.statistics)
+    assert "column `c`: 1,000 of its values have a line end" in line
 
 
 def test_many_vocabularies_leave_the_values_file_small(tmp_path):
