@@ -195,8 +195,11 @@ def test_figures_are_those_of_the_cluster_through_outages(rig, nodes) -> None:
         wait_until(lambda: exporter.get("/readyz")[0] == 200, "the first lists")
         empty = exporter.shown()
 
-        nodes.make(first, cpu="4", memory="8Gi", **{"nvidia.com/gpu": "2"}, pods="110")
-        nodes.make(second, cpu="8", memory="16Gi", pods="110")
+        # What other tests left waiting takes no room on nodes of a pool.
+        gpus = {"nvidia.com/gpu": "2"}
+        pool = rig.namespace
+        nodes.make(first, pool=pool, cpu="4", memory="8Gi", **gpus, pods="110")
+        nodes.make(second, pool=pool, cpu="8", memory="16Gi", pods="110")
         sidecar = asks("500m", "64Mi") | {"restartPolicy": "Always"}
         rig.apply(
             pod("web", asks("1", "1Gi"), node=first, priorityClassName=CLASS),

@@ -119,6 +119,7 @@ def address_of(kubelet, name: str) -> str:
 RENEWED = "New certificate until"
 
 
+@pytest.mark.soak
 def test_a_job_outlives_its_master_and_a_worker_and_leaves_no_pod(
     kubelet,
 ) -> None:

@@ -233,6 +233,7 @@ def test_a_job_that_was_stopped_by_hand_stays_stopped_until_it_is_run_again(
     deployment.argo.wait_health(DIGITS, "Healthy")
 
 
+@pytest.mark.soak
 def test_a_failed_job_is_degraded_with_its_last_message_and_run_again_by_one_line(
     deployment, digits
 ):
@@ -373,6 +374,7 @@ def grace_of(work):
     return work["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
 
 
+@pytest.mark.soak
 def test_admission_that_changes_the_masters_pod_does_not_replace_it_for_ever(
     deployment, digits, admission
 ):

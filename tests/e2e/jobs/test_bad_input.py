@@ -89,6 +89,7 @@ def test_what_can_be_known_before_is_refused_and_nothing_is_made(
     assert kube.run("get", "all,configmaps,secrets", "--output=name") == before
 
 
+@pytest.mark.soak
 def test_a_second_job_of_one_name_is_refused_and_the_first_goes_on(job, helm):
     digits = job(DIGITS)
     with pytest.raises(helm_python.HelmError, match="has a job `digits` already"):

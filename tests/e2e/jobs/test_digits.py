@@ -115,6 +115,7 @@ def openshift(kube):
         kube.delete(KIND, name)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("openshift")
 def test_a_job_runs_to_its_end_as_users_that_no_image_knows(job, kube):
     values = {**values_file("digits.yaml"), "openshift": True}

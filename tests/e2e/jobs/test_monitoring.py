@@ -128,6 +128,7 @@ def wait_replaced(digits, count):
     return status.relaunches
 
 
+@pytest.mark.soak
 def test_the_questions_about_a_job_are_answered_in_a_cluster(
     job, kube, serve, monitor, elasticdl, tmp_path
 ):

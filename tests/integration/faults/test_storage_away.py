@@ -39,6 +39,7 @@ def read_often(digits, tmp_path):
     return folder
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("unmeasured")
 def test_a_job_whose_storage_is_away_waits_for_it_and_loses_nothing(
     switch, read_often, job

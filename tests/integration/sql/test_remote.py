@@ -203,6 +203,7 @@ def test_the_url_is_in_no_file(volume):
             assert SECRET.encode() not in file.read_bytes(), file
 
 
+@pytest.mark.soak
 def test_a_large_vocabulary_is_a_file_on_the_volume(session, volume):
     """It is in no values file, and so in no ConfigMap, whoever reads it."""
     with sqlite3.connect(volume / f"{SECRET}.sqlite") as connection:

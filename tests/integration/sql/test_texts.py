@@ -41,6 +41,7 @@ def _write(file: Path) -> None:
     connection.close()
 
 
+@pytest.mark.soak
 def test_texts_of_numbers_and_weights_are_served_as_they_are_predicted(
     tmp_path: Path,
 ) -> None:

@@ -21,6 +21,7 @@ def kubelet(node):
     signal("CONT")
 
 
+@pytest.mark.soak
 def test_a_master_on_a_node_that_does_not_answer_is_replaced(
     job, kube, kubelet, elasticdl
 ):

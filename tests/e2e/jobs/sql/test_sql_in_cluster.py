@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from elasticdl.job.names import ENV_SQL_URL
 
 from tests.e2e.kube import wait_until
@@ -80,6 +81,7 @@ def _make_database(kube, image: str) -> None:
     kube.delete("pod", "shop")
 
 
+@pytest.mark.soak
 def test_statements_run_in_a_cluster_with_their_url_in_a_secret(
     kube, elasticdl, images, platform
 ):
