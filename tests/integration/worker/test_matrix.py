@@ -52,8 +52,8 @@ CELLS = (
 
 
 # Ways to train that are Keras's where no loss is bad and one worker trains alone, with
-# the strategy that each is of. Features take turns; those that have once been wrong in
-# one of them, and their like, are trained in both.
+# the strategy that each is of. Features that have once been wrong in one of them, and
+# their like, are trained in both; the others take turns, in `make soak`.
 VARIANTS = {"losses may be skipped": "local", "applied between pulls": "async"}
 IN_BOTH = (
     "BatchNormalization",
@@ -62,7 +62,12 @@ IN_BOTH = (
     "a variable that the model does not list",
 )
 VARIED = [
-    pytest.param(case, variant, id=f"{case.name}-{variant}")
+    pytest.param(
+        case,
+        variant,
+        id=f"{case.name}-{variant}",
+        marks=() if case.name in IN_BOTH else pytest.mark.soak,
+    )
     for number, case in enumerate(alone())
     for place, variant in enumerate(VARIANTS)
     if case.name in IN_BOTH or (number < len(AS_KERAS) and place == number % 2)

@@ -100,6 +100,7 @@ def answers(kube) -> bool:
         return False
 
 
+@pytest.mark.soak
 def test_a_group_of_workers_shrinks_to_one_and_grows_back(job, kube, elasticdl, images):
     """Nobody has a parameter server: what the workers know, they alone have."""
     group = job(

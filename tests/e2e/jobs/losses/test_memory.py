@@ -1,5 +1,7 @@
 """A worker that is killed for its memory comes back with more of it."""
 
+import pytest
+
 from tests.e2e.kube import wait_until
 
 # Slowly: some systems show the kernel's kill as any other, and then the memory of the
@@ -36,6 +38,7 @@ VALUES = {
 }
 
 
+@pytest.mark.soak
 def test_a_worker_killed_for_its_memory_comes_back_with_more(job, elasticdl):
     hungry = job(VALUES)
     status = hungry.wait_status("the relaunch", lambda s: s.relaunches)
