@@ -25,16 +25,16 @@ $(STAMP): python/pyproject.toml python/constraints.txt
 train: setup  ## the main job: train the digits CNN here, 2 PS and 3 workers
 	@elasticdl train -f values/digits.yaml
 
-test: setup  ## all tests but those in a cluster (half an hour on 2 cores); COVERAGE=1
+test: setup  ## all tests but those in a cluster (three quarters of an hour on 2 cores); COVERAGE=1
 	@tests/run
 
-unit: setup  ## unit tests alone (six minutes, without TensorFlow)
+unit: setup  ## unit tests alone (ten minutes, without TensorFlow)
 	@python -m pytest tests/unit
 
 soak: setup  ## what takes hours: 20,000 seeds of the simulation, faults on real jobs
 	@tests/soak/run
 
-chart: setup  ## tests of the Helm chart, without a cluster (half a minute)
+chart: setup  ## tests of the Helm chart, without a cluster (five minutes)
 	@python -m pytest tests/chart
 
 snapshots: setup  ## write the chart's rendered examples anew
