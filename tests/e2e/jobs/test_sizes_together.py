@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+import pytest
 from elasticdl.job.words import JobState
 
 from tests.e2e import figures
@@ -16,6 +17,8 @@ CONTROLLED = {
 }
 
 
+# tests/e2e/control_plane has two under a real scheduler that do not train.
+@pytest.mark.soak
 def test_two_jobs_share_a_node_give_way_to_serving_and_grow_when_one_ends(
     job, kube, helm, images, elasticdl
 ):
