@@ -183,7 +183,7 @@ def test_a_frozen_member_is_left_out_and_one_that_leaves_takes_nothing_along(job
     assert "silent" in {r.reason for r in report.relaunches}
 
 
-@pytest.mark.soak  # so does one of real pods
+@pytest.mark.soak
 def test_a_group_shrinks_to_one_member_grows_back_and_is_scaled(job):
     # One that is alone makes a step of one batch in one go, as strategy local does.
     one = group(job, "elastic", replicas=4, training={**LONG, "globalBatchSize": 16})

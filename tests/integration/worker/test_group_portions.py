@@ -5,6 +5,7 @@ compares with `fit`: what cannot be equal is refused before the first step.
 """
 
 import dataclasses
+import logging
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.model.definition import load_definition
 from elasticdl.model.feeding import Feeder
+from elasticdl.model.measures import portions
 from elasticdl.model.state import non_trainable
 from elasticdl.worker.group.plan import StepPlan, Work, share
 from elasticdl.worker.group.state import MemberState
@@ -467,3 +469,12 @@ def test_alone_rows_of_gradients_are_added_up_as_in_a_group(module, data):
     plain = Member(module(AS_KERAS[0], "allReduce", BATCH, data), data, None)
     batches = tuple(plain.feeder.batches(data[:BATCH]))
     assert plain.step.can_be_alone(ShareBatches(batches, BATCH))
+
+
+def test_a_batch_that_cannot_be_cut_is_told_also_where_its_error_has_no_text(caplog):
+    def refuses(features, labels):
+        raise ValueError
+
+    rows = tf.zeros([4, 2])
+    assert portions._tried(refuses, rows, rows, told=logging.WARNING) is None
+    assert "could not be computed in portions" in caplog.text

@@ -391,10 +391,10 @@ def _tried(
     except (ValueError, TypeError, tf.errors.OpError) as error:
         log.log(
             told,
-            "Whether portions of a batch train what it does was not tried, since they "
-            "could not be computed apart (%s); expected that the loss is a mean "
-            "over records, else set strategy: local",
-            str(error).splitlines()[0],
+            "A batch could not be computed in portions before the first step (%r), so "
+            "that it was not tried whether they train what the batch does; expected a "
+            "loss that is a mean over records, else set strategy: local",
+            error,
         )
         return None
     return [tf.nest.map_structure(_numpy, each) for each in found], (
