@@ -145,11 +145,11 @@ class Deciding:
         now = self._clock()
         self._viewed = self._steady() - (self._age() or 0.0)
         jobs = self._cluster.jobs()
-        view = self._told(self._cluster.view(), jobs)
+        view = self._told(self._cluster.view(jobs), jobs)
         if self._standing is not None and self._standing.holds(view, now):
-            standing = self._standing
+            standing = self._standing.renewed(view)
         else:
-            standing = Standing.of(await self._planned(view, now), view, now)
+            standing = Standing(await self._planned(view, now), view, now)
         made = standing.plan
         if not self._may_write():
             log.warning(
@@ -178,6 +178,8 @@ class Deciding:
 
     def _told(self, view: ClusterView, jobs: dict[JobKey, KnownJob]) -> ClusterView:
         """Return a view that says whose grants are refused: nobody waits for them."""
+        if not self._refusals:
+            return view
         steady = self._steady()
         told = (
             replace(job, refused=True)

@@ -145,7 +145,7 @@ class JobReader:
     def __init__(self) -> None:
         """Begin with nothing parsed."""
         self._parsed: dict[JobKey, Parsed] = {}
-        self._known: dict[JobKey, tuple[Json, Parsed, object, KnownJob | None]] = {}
+        self._known: dict[JobKey, tuple[Json, Parsed, Classes, KnownJob | None]] = {}
 
     def forget(self, key: JobKey) -> None:
         """Drop what is kept of a job that is gone."""
@@ -183,13 +183,12 @@ class JobReader:
         parsed = self._parsed.get(key)
         if parsed is None or parsed.uid != item["metadata"]["uid"]:
             return None
-        classed = (tuple(classes.names.items()), tuple(classes.values.items()))
         last = self._known.get(key)
         # At rest all jobs are asked for each few seconds, and none has changed.
-        same = last and last[0] is item and last[1] is parsed and last[2] == classed
+        same = last and last[0] is item and last[1] is parsed and last[2] is classes
         if last is None or not same:
             known = _known_job(item, parsed, classes)
-            last = self._known[key] = (item, parsed, classed, known)
+            last = self._known[key] = (item, parsed, classes, known)
         return last[3]
 
 
@@ -250,6 +249,32 @@ def with_grant(known: KnownJob, *, by: str, now: float) -> Job:
         size = min(max(grant.workers, job.floor), job.max)
         return replace(job, elastic=False, replicas=size)
     return replace(job, granted=grant.workers, leave=grant.leave, until=grant.until)
+
+
+class Granted:
+    """Jobs as they are granted: at rest the same objects each few seconds."""
+
+    def __init__(self, by: str) -> None:
+        """Begin with none; `by` is whom this controller's grants are signed with."""
+        self._by = by
+        self._known: dict[JobKey, tuple[KnownJob, object, Job]] = {}
+
+    def job(self, known: KnownJob, tasks_left: int | None, now: float) -> Job:
+        """Return the job with the grant that is in force, and what is left of it."""
+        key, grant = known.job.key, known.grant
+        holds = grant is not None and grant.in_force(now=now)
+        foreign = grant is not None and is_foreign(grant, by=self._by, now=now)
+        state = (tasks_left, holds, foreign)
+        last = self._known.get(key)
+        if last is None or last[0] is not known or last[1] != state:
+            job = with_grant(known, by=self._by, now=now)
+            last = (known, state, replace(job, tasks_left=tasks_left))
+            self._known[key] = last
+        return last[2]
+
+    def forget(self, key: JobKey) -> None:
+        """Drop a job that is gone."""
+        self._known.pop(key, None)
 
 
 def is_foreign(grant: Grant, *, by: str, now: float) -> bool:

@@ -6,12 +6,14 @@ may write one may write hundreds, of a megabyte each, and the memory is everybod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from elasticdl.controller.jobs import TEXTS, is_job
 from elasticdl.job import names
 from elasticdl.job.values.bounded import MOST_CHARACTERS
+from elasticdl.planner.view import JobKey
 
 Json = dict[str, Any]
 # A job's texts are some seven thousand characters: those of two thousand jobs.
@@ -68,16 +70,62 @@ class Keeping:
         return {**kept, "data": {names.KEY_JOB: ""}, "refused": why, "waits": waits}
 
 
-def has_room(items: Iterable[Json]) -> bool:
-    """Return whether there is room by now for one of which no text is kept."""
-    held = least = 0
-    for item in items:
-        held += length_of(item)
-        if waits := item.get("waits", 0):
-            least = min(least or waits, waits)
-    return bool(least) and held + least <= MOST_OF_NAMESPACE
-
-
 def length_of(item: Json) -> int:
     """Return how many characters of a ConfigMap are kept."""
     return sum(map(len, item["data"].values()))
+
+
+class KeptJobs:
+    """The ConfigMaps of jobs that are kept, by job, and how long they are together."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._items: dict[JobKey, Json] = {}
+        # By namespace and by the ConfigMap's name: of each, and of those that wait.
+        self._lengths: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self._waits: defaultdict[str, dict[str, int]] = defaultdict(dict)
+
+    def __iter__(self) -> Iterator[JobKey]:
+        """Yield the jobs."""
+        return iter(self._items)
+
+    def __contains__(self, key: JobKey) -> bool:
+        """Return whether anything of a job is kept."""
+        return key in self._items
+
+    def items(self) -> Iterable[tuple[JobKey, Json]]:
+        """Return the jobs and their ConfigMaps."""
+        return self._items.items()
+
+    def get(self, key: JobKey) -> Json | None:
+        """Return the ConfigMap of a job."""
+        return self._items.get(key)
+
+    def put(self, key: JobKey, item: Json) -> None:
+        """Keep a lean ConfigMap."""
+        self._uncount(key)
+        self._items[key] = item  # one that was kept stays where it was: order is news
+        name = item["metadata"]["name"]
+        self._lengths[key.namespace][name] = length_of(item)
+        if waits := item.get("waits", 0):
+            self._waits[key.namespace][name] = waits
+
+    def drop(self, key: JobKey) -> None:
+        """Drop the ConfigMap of a job."""
+        self._uncount(key)
+        self._items.pop(key, None)
+
+    def _uncount(self, key: JobKey) -> None:
+        if item := self._items.get(key):
+            for kept in (self._lengths, self._waits):
+                kept[key.namespace].pop(item["metadata"]["name"], None)
+
+    def keeping(self, namespace: str) -> Keeping:
+        """Begin with what is kept: one job takes no room that another one has."""
+        return Keeping(self._lengths[namespace])
+
+    def has_room(self, namespace: str) -> bool:
+        """Return whether there is room by now for one of which no text is kept."""
+        waits = self._waits[namespace]
+        held = sum(self._lengths[namespace].values())
+        return bool(waits) and held + min(waits.values()) <= MOST_OF_NAMESPACE

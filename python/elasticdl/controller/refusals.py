@@ -34,6 +34,10 @@ class Refusals:
         self._first = first_seconds
         self._known: dict[JobKey, _Refusal] = {}
 
+    def __bool__(self) -> bool:
+        """Return whether anything was refused."""
+        return bool(self._known)
+
     def in_order(self, due: Iterable[Write], now: float) -> list[Write]:
         """Return what may be written now; what was refused before goes last.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from elasticdl.planner.outcome import Plan
-from elasticdl.planner.view import ClusterView
+from elasticdl.planner.view import ClusterView, Job
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,12 @@ class Standing:
     """A plan, and the view that it was made for."""
 
     plan: Plan
-    view: ClusterView  # without the ends of grants
+    view: ClusterView
     at: float  # when it was made
 
-    @staticmethod
-    def of(plan: Plan, view: ClusterView, now: float) -> Standing:
-        """Keep a plan."""
-        return Standing(plan, _essence(view, now), now)
+    def renewed(self, view: ClusterView) -> Standing:
+        """Keep a later view for which it holds: the next is compared with that."""
+        return replace(self, view=view)
 
     def holds(self, view: ClusterView, now: float) -> bool:
         """Return whether nothing is under way, nothing changed, and no time is up."""
@@ -35,10 +34,17 @@ class Standing:
             return False
         if now < self.at:  # the clock was set back
             return False
-        return self.view == _essence(view, now)
+        old = self.view
+        if old.nodes != view.nodes or old.pods != view.pods:
+            return False
+        if len(old.jobs) != len(view.jobs):
+            return False
+        pairs = zip(old.jobs, view.jobs, strict=True)
+        return all(_alike(one, other, self.at, now) for one, other in pairs)
 
 
-def _essence(view: ClusterView, now: float) -> ClusterView:
-    """Return a view in which a grant that was only renewed is the same."""
-    jobs = tuple(replace(job, until=float(job.until > now)) for job in view.jobs)
-    return replace(view, jobs=jobs)
+def _alike(old: Job, new: Job, at: float, now: float) -> bool:
+    """Return whether two views of a job differ in the end of its grant at most."""
+    if (old.until > at) != (new.until > now):
+        return False
+    return old is new or replace(old, until=new.until) == new

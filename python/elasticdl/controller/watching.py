@@ -13,27 +13,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 from elasticdl.controller.jobs import (
     Classes,
+    Granted,
     JobReader,
     KnownJob,
     is_job,
     key_of,
     only_renewed,
     parse,
-    with_grant,
 )
-from elasticdl.controller.keeping import Keeping, has_room, length_of
+from elasticdl.controller.keeping import KeptJobs, length_of
+from elasticdl.controller.pods import Pods
 from elasticdl.controller.reading import node_of, pod_of
 from elasticdl.controller.tails import Tails
 from elasticdl.controller.unread import Unread
 from elasticdl.job import names
-from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.errors import ApiError, Json
@@ -93,9 +92,10 @@ class WatchedCluster:
         self._clock, self._steady = clock, steady
         self._patience = Patience.within(watches.stale_seconds)
         self._nodes: dict[str, Node] = {}
-        self._pods: dict[str, Pod] = {}
-        self._class_values = dict(watches.classes.values)
-        self._items: dict[JobKey, Json] = {}
+        self._pods = Pods()
+        self._classes = watches.classes
+        self._granted = Granted(watches.by)
+        self._items = KeptJobs()
         self._reader = JobReader()
         self._unread = Unread()
         self._to_read = asyncio.Event()
@@ -123,35 +123,27 @@ class WatchedCluster:
             return None
         return self._steady() - min(broken) if broken else 0.0
 
-    def view(self) -> ClusterView:
-        """Return what a plan is made for."""
+    def view(self, jobs: Mapping[JobKey, KnownJob]) -> ClusterView:
+        """Return what a plan for these jobs is made for."""
         return ClusterView(
             nodes=tuple(self._nodes.values()),
-            pods=tuple(self._pods.values()),
-            jobs=tuple(self._job(known) for known in self.jobs().values()),
+            pods=tuple(self._pods),
+            jobs=tuple(self._job(known) for known in jobs.values()),
         )
 
     def _job(self, known: KnownJob) -> Job:
-        job = with_grant(known, by=self._watches.by, now=self._clock())
-        return replace(job, tasks_left=self._tails.left(job.key, known.uid))
+        left = self._tails.left(known.job.key, known.uid)
+        return self._granted.job(known, left, self._clock())
 
     def jobs(self) -> dict[JobKey, KnownJob]:
         """Return the jobs that have not ended."""
-        classes = replace(self._watches.classes, values=self._class_values)
-        with_master = self._with_master()
+        with_master = self._pods.with_master
         found = {}
         for key, item in self._items.items():
-            known = self._reader.job_of(item, classes)
+            known = self._reader.job_of(item, self._classes)
             if known is not None and self._lives(key, known, key in with_master):
                 found[key] = known
         return found
-
-    def _with_master(self) -> set[JobKey]:
-        return {
-            JobKey(pod.namespace, pod.job)
-            for pod in self._pods.values()
-            if pod.role is Role.MASTER
-        }
 
     def _lives(self, key: JobKey, known: KnownJob, has_master: bool) -> bool:
         end = self._ends.get(key)
@@ -222,7 +214,8 @@ class WatchedCluster:
         )
         async for seen in seen_all:
             if isinstance(seen, Listing):
-                self._pods, self._fewer = {}, True
+                self._pods.clear()
+                self._fewer = True
                 for read in seen.items:
                     self._take_pod(*read)
                 self._whole("pods")
@@ -240,17 +233,18 @@ class WatchedCluster:
         if pod is None:
             self._drop_pod(uid)
             return
-        if class_name:
-            self._class_values[class_name] = pod.priority
-        if self._pods.get(uid) == pod:
+        values = self._classes.values
+        if class_name and values.get(class_name) != pod.priority:
+            values = {**values, class_name: pod.priority}
+            self._classes = replace(self._classes, values=values)
+        if not self._pods.put(uid, pod):
             return
-        self._pods[uid] = pod
         self.changed.set()
         if pod.job:
             self._look_in([pod.namespace])
 
     def _drop_pod(self, uid: str) -> None:
-        if (pod := self._pods.pop(uid, None)) is not None:
+        if (pod := self._pods.drop(uid)) is not None:
             self._fewer = self._fewer or bool(pod.job)
             self.changed.set()
 
@@ -258,7 +252,7 @@ class WatchedCluster:
         """Watch no namespace any more that has nothing of a job left."""
         self._fewer = False
         used = {*self._watches.namespaces, *(key.namespace for key in self._items)}
-        used |= {pod.namespace for pod in self._pods.values() if pod.job}
+        used |= {pod.namespace for pod in self._pods if pod.job}
         for namespace in [one for one in self._looked if one not in used]:
             self._looked.pop(namespace).cancel()
             self._following.pop(namespace, None)
@@ -285,13 +279,13 @@ class WatchedCluster:
                         on_gap=lambda silent: self._gap(namespace, silent),
                         patience=self._patience,
                         until_refused=True,
-                        keep=lambda: self._keeping(namespace).lean,
+                        keep=lambda: self._items.keeping(namespace).lean,
                     )
                 ) as seen_all:
                     async for seen in seen_all:
                         told = False
                         self._take_jobs(namespace, seen)
-                        if has_room(self._in(namespace).values()):
+                        if self._items.has_room(namespace):
                             break
                 continue  # what there was no room for is asked for once more
             except ApiError as error:
@@ -308,13 +302,13 @@ class WatchedCluster:
         if isinstance(seen, Listing):
             listed = {key_of(item): item for item in filter(is_job, seen.items)}
             self._keep(namespace, listed)
-            self._items |= listed
-            for one in listed.values():
+            for key, one in listed.items():
+                self._items.put(key, one)
                 self._read_later(one)
             self._whole(namespace)
             return
         item, deleted = seen.item, seen.deleted  # type: ignore[attr-defined]
-        item = self._keeping(namespace).lean(item)
+        item = self._items.keeping(namespace).lean(item)
         if deleted or not is_job(item):
             # By its name: one that is no job any more may have lost its label too.
             name = item["metadata"]["name"]
@@ -324,20 +318,11 @@ class WatchedCluster:
             self._forget(key)
         else:
             before = self._items.get(key_of(item))
-            self._items[key_of(item)] = item
+            self._items.put(key_of(item), item)
             if before is not None and only_renewed(before, item):
                 return
             self._read_later(item)
         self.changed.set()
-
-    def _in(self, namespace: str) -> dict[JobKey, Json]:
-        found = self._items.items()
-        return {key: item for key, item in found if key.namespace == namespace}
-
-    def _keeping(self, namespace: str) -> Keeping:
-        """Begin with what is kept: one job takes no room that another one has."""
-        items = self._in(namespace).values()
-        return Keeping({one["metadata"]["name"]: length_of(one) for one in items})
 
     def _keep(self, namespace: str, listed: Container[JobKey]) -> None:
         """Forget the other jobs of a namespace."""
@@ -347,11 +332,12 @@ class WatchedCluster:
 
     def _forget(self, key: JobKey) -> None:
         self._fewer = True
-        self._items.pop(key, None)
+        self._items.drop(key)
         self._unread.drop(key)
         self._ends.pop(key, None)
         self._tails.forget(key)
         self._reader.forget(key)
+        self._granted.forget(key)
 
     # -- texts --------------------------------------------------------------------
 
@@ -415,19 +401,18 @@ class WatchedCluster:
 
     def _short(self) -> dict[JobKey, str]:
         """Return the jobs whose masters make fewer workers than they were granted."""
-        made = Counter(
-            pod.of
-            for pod in self._pods.values()
-            if pod.role is Role.WORKER and not pod.leaving
-        )
-        known, with_master = self.jobs(), self._with_master()
+        made = self._pods.workers
+        known, with_master = self.jobs(), self._pods.with_master
         for key in known.keys() - with_master:
             self._tails.forget(key)
         found = {}
-        for key in known.keys() & with_master:
-            job = with_grant(known[key], by=self._watches.by, now=self._clock())
-            if job.takes_part and made[key] < min(job.granted or 0, job.max):
-                found[key] = known[key].uid
+        for key, one in known.items():
+            if one.grant is None or made.get(key, 0) >= one.grant.workers:
+                continue  # so it is with most
+            job = self._job(one)
+            lacks = job.takes_part and made.get(key, 0) < min(job.granted or 0, job.max)
+            if lacks and key in with_master:
+                found[key] = one.uid
         return found
 
     def _uid(self, key: JobKey) -> str:

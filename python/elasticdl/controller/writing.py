@@ -51,17 +51,24 @@ def due_writes(
         living = old is not None and old.in_force(now=now)
         if living and old is not None and is_foreign(old, by=by, now=now):
             continue
+        leave = tuple(plan.leave.get(key, ()))
+        changed = not living or old is None or _differ(old, size, leave)
+        is_old = old is not None and (
+            old.until - now < (1 - _RENEW_AFTER) * lasts or old.by != by
+        )
+        if not changed and not is_old:
+            continue  # so it is with most
         new = Grant(
             workers=size,
-            leave=tuple(plan.leave.get(key, ())),
+            leave=leave,
             until=now + lasts,
             lasts=lasts,
             by=by,
             why=plan.reasons.get(key, ""),
         )
-        if not living or old is None or _differ(old, new):
+        if changed or old is None:
             changes.append(Write(key, known.uid, new, "changed"))
-        elif old.until - now < (1 - _RENEW_AFTER) * lasts or old.by != by:
+        else:
             renewals.append((old.until, Write(key, known.uid, new, "renewed")))
     renewals.sort(key=lambda one: one[0])
     return [*changes, *(one for _, one in renewals[:most_renewals])]
@@ -84,8 +91,6 @@ def foreign_jobs(
     ]
 
 
-def _differ(old: Grant, new: Grant) -> bool:
+def _differ(old: Grant, workers: int, leave: tuple[int, ...]) -> bool:
     """Whether a master would do something else; another reason alone can wait."""
-    if old.workers != new.workers:
-        return True
-    return bool(new.leave) and old.leave != new.leave
+    return old.workers != workers or (bool(leave) and old.leave != leave)

@@ -29,7 +29,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from elasticdl.errors import ElasticDLError, PlatformError
 
 # How often the thread looks whether it is to end: what a process waits when it leaves.
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 0.25
 # What may be open at a time: two Prometheus, two probes, and as many again.
 MAX_CONNECTIONS = 8
 # How long a peer may take for its request, or to take the answer. A Prometheus that

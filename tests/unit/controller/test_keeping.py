@@ -1,9 +1,10 @@
 """What is kept of ConfigMaps, whoever writes them."""
 
 from elasticdl.controller.jobs import Classes, JobReader, is_job, only_renewed
-from elasticdl.controller.keeping import MOST_OF_NAMESPACE, Keeping, length_of
+from elasticdl.controller.keeping import MOST_OF_NAMESPACE, Keeping, KeptJobs, length_of
 from elasticdl.job.grant import Grant, format_grant
 from elasticdl.job.values.bounded import MOST_CHARACTERS
+from elasticdl.planner.view import JobKey
 
 from tests.unit.controller.test_reading import NOW, VALUES, config_map
 
@@ -83,3 +84,37 @@ def test_what_is_kept_is_kept_when_all_is_listed_again():
     labels = {"elasticdl-job-name": "new"}
     other = large(9000, name="elasticdl-new", labels=labels)
     assert "refused" in kept.lean(other)
+
+
+def job_of(number: int, characters: int):
+    name = f"elasticdl-j{number}"
+    return JobKey("ml", f"j{number}"), large(
+        characters, name=name, labels={"elasticdl-job-name": f"j{number}"}
+    )
+
+
+def test_a_job_that_is_kept_anew_keeps_its_place_so_that_no_plan_is_made_for_it():
+    kept = KeptJobs()
+    for number in (1, 2, 3):
+        key, item = job_of(number, 100)
+        kept.put(key, kept.keeping("ml").lean(item))
+    key, item = job_of(1, 200)
+    kept.put(key, kept.keeping("ml").lean(item))
+    assert [one.name for one in kept] == ["j1", "j2", "j3"]
+    assert length_of(kept.get(key)) >= 200
+
+
+def test_there_is_room_for_a_job_that_waits_once_others_are_gone():
+    kept = KeptJobs()
+    number = 0
+    while not kept.has_room("ml"):
+        number += 1
+        key, item = job_of(number, MOST_CHARACTERS - 1000)
+        kept.put(key, one := kept.keeping("ml").lean(item))
+        if "refused" in one:
+            break
+    assert not kept.has_room("ml")
+    kept.drop(job_of(1, 0)[0])
+    assert kept.has_room("ml")
+    kept.drop(key)
+    assert not kept.has_room("ml")

@@ -1,8 +1,11 @@
 """From the API server's objects to what the planner knows."""
 
+from dataclasses import replace
+
 import pytest
 from elasticdl.controller.jobs import (
     Classes,
+    Granted,
     JobReader,
     is_foreign,
     is_job,
@@ -390,6 +393,26 @@ def test_a_stop_and_a_pause_are_seen():
 def granted(grant, **how):
     annotations = {"elasticdl.org/workers": format_grant(grant)}
     return with_grant(read(config_map(annotations=annotations)), now=NOW, **how)
+
+
+def test_at_rest_a_job_is_the_same_object_and_another_once_anything_has_changed():
+    jobs, mine = Granted("ops/controller"), Grant(5, (), NOW + 1800, "ops/controller")
+
+    def annotated(grant):
+        return read(
+            config_map(annotations={"elasticdl.org/workers": format_grant(grant)})
+        )
+
+    known = annotated(mine)
+    first = jobs.job(known, None, NOW)
+    assert first.granted == 5
+    assert jobs.job(known, None, NOW + 1799) is first
+    assert jobs.job(known, 3, NOW).tasks_left == 3
+    assert jobs.job(known, None, NOW + 1801).granted is None
+    assert jobs.job(annotated(replace(mine, workers=4)), None, NOW).granted == 4
+    theirs = annotated(Grant(6, (), NOW + 1800, "other/controller", lasts=1800.0))
+    assert not jobs.job(theirs, None, NOW).elastic
+    assert jobs.job(theirs, None, NOW + 1500).elastic  # that one does not live
 
 
 def test_the_grant_in_force_is_part_of_the_job():

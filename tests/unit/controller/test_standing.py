@@ -22,7 +22,7 @@ VIEW = cluster(NODE, AT_REST, workers(AT_REST, n=3))
 
 def standing(view=VIEW):
     first = made(view)
-    return Standing.of(made(view, first.memory), view, NOW)
+    return Standing(made(view, first.memory), view, NOW)
 
 
 def test_at_rest_a_plan_holds_though_grants_are_renewed() -> None:
@@ -62,3 +62,13 @@ def test_when_time_alone_may_change_something_it_does_not_hold() -> None:
 
 def test_no_plan_of_a_time_to_come_holds() -> None:
     assert not standing().holds(VIEW, NOW - 3600)
+
+
+def test_it_holds_through_many_renewals_and_not_once_a_grant_has_ended() -> None:
+    kept, there = standing(), workers(AT_REST, n=3)
+    for minute in range(1, 60):
+        renewed = replace(AT_REST, until=NOW + 60 * minute + 600)
+        view = cluster(NODE, renewed, there)
+        assert kept.holds(view, NOW + 60 * minute)
+        kept = kept.renewed(view)
+    assert not kept.holds(view, NOW + 60 * 59 + 601)

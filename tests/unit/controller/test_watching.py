@@ -186,7 +186,9 @@ def test_a_watch_that_says_nothing_is_listed_anew_before_its_view_is_too_old(ser
         await until(lambda: cluster.age == 0.0)
         await until(lambda: cluster.age is not None and cluster.age > 0.0)
         found = cluster.age or 0.0
-        await until(lambda: server.asked[PODS] >= 2 and not cluster.view().pods)
+        await until(
+            lambda: server.asked[PODS] >= 2 and not cluster.view(cluster.jobs()).pods
+        )
 
     watching(server, story, stale_seconds=1.0)
     assert found > 0.8  # since the server was last heard
@@ -198,7 +200,7 @@ def test_a_watch_that_the_server_ends_in_time_is_followed_on(server):
     }
 
     async def story(cluster: WatchedCluster) -> None:
-        await until(lambda: len(cluster.view().pods) == 2)
+        await until(lambda: len(cluster.view(cluster.jobs()).pods) == 2)
         assert server.asked[PODS] == 1
         assert cluster.age == 0.0
 
@@ -232,7 +234,7 @@ def test_a_job_whose_master_makes_fewer_workers_has_as_many_tasks_as_it_says(
 
     async def story(cluster: WatchedCluster) -> None:
         def left() -> list[int | None]:
-            return [job.tasks_left for job in cluster.view().jobs]
+            return [job.tasks_left for job in cluster.view(cluster.jobs()).jobs]
 
         await until(lambda: left() == [2])
         await until(lambda: left() == [None])
