@@ -36,6 +36,7 @@ from elasticdl.job.spec.job import DATA_OF_JOB, JobSpec, JobType, Strategy
 from elasticdl.rpc.tls.identity import identity_of
 from elasticdl.worker.cpus import bound_threads, inter_op_threads
 from elasticdl.worker.life import WorkerLife
+from elasticdl.worker.quick import quick_import
 from elasticdl.worker.quiet import quiet_import
 from elasticdl.worker.tasks.early import EarlyTasks
 from elasticdl.worker.tasks.errands import Errands
@@ -183,7 +184,7 @@ class _Module:
 
     def load(self) -> ModelDefinition:
         # Imported late: it takes seconds, and heartbeats have begun by now.
-        with quiet_import():
+        with quick_import(), quiet_import():
             from elasticdl.model.definition import load_definition
 
         if self._definition is None:
