@@ -53,6 +53,7 @@ from elasticdl.model.overrides import (
 )
 from elasticdl.model.signature import signature_of
 from elasticdl.model.symbols import Symbols, find_symbols, write_files
+from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.user_code import ModelCode, did_you_mean
 from elasticdl.model.variables import trainable_variables
 
@@ -388,7 +389,7 @@ class ModelDefinition:
                 lambda t: tf.zeros([t.shape[0]]), predictions
             )
         if own and built.features is not None and built.targets is not None:
-            tf.function(self.evaluate_batch)(built.features, built.targets)
+            GraphFunction(self.evaluate_batch)(built.features, built.targets)
             metrics.named = [item for item in named if self._is_said(item)]
             metrics.reset()
         elif targets is not None and predictions is not None:

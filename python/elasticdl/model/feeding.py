@@ -247,7 +247,9 @@ class Feeder:
             parser = default_parser(self._model, self._metadata, records[0], self._mode)
             signature = [tf.TensorSpec([None], tf.string)]
             self._plan = feed_plans.BlockPlan(
-                function=tf.function(parser, input_signature=signature),
+                function=tf.function(
+                    parser, input_signature=signature, autograph=False
+                ),
                 batch_size=self._batch_size,
                 shuffle=False,
                 seed=self._definition.seed,

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from elasticdl.model.building import Extents
 from elasticdl.model.specs import relaxed
+from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.user_code import short
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ def signature_of(model: keras.Model, features: Any, extents: Extents) -> Any:
         return closed
     try:
         served = functools.partial(model, training=False)
-        tf.function(served).get_concrete_function(opened)
+        GraphFunction(served).get_concrete_function(opened)
     except Exception as error:  # noqa: BLE001 - the user's call is run
         log.warning(
             "the exported model takes features of these shapes alone, %s: with open "

@@ -24,6 +24,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from elasticdl.model.state import layers_of
+from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.variables import NamedVariable
 from elasticdl.tensor.shared_state import StateLayout, StateVariable
 
@@ -97,7 +98,7 @@ def measured_keeps(
             one_pass(*batch)
         return [tf.cast(scope.get_current_value(v), tf.float64) for v in variables]
 
-    traced = tf.function(moved)
+    traced = GraphFunction(moved)
     pairs = zip(traced(tf.constant(0.0)), traced(tf.constant(1.0)), strict=True)
     return [keep_of(after.numpy() - before.numpy()) for before, after in pairs]
 

@@ -20,6 +20,7 @@ from elasticdl.model.measures.portions import divisor
 from elasticdl.model.measures.targets import parted
 from elasticdl.model.overrides import overrides
 from elasticdl.model.specs import relaxed
+from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.user_code import ModelCode, takes_predictions_first
 
 
@@ -121,7 +122,7 @@ def check_loss(code: ModelCode, loss: Loss, targets: Any, predictions: Any) -> N
 
     Traced, not run: made-up labels may be no legal ones.
     """
-    traced = tf.function(loss.plain)
+    traced = GraphFunction(loss.plain)
     with code.running("loss(labels, predictions)"):
         traced.get_concrete_function(relaxed(targets), relaxed(predictions))
 

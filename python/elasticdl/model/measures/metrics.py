@@ -31,6 +31,7 @@ from elasticdl.model.measures.metric_parts import (
     result_names,
 )
 from elasticdl.model.measures.targets import parted
+from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.user_code import ModelCode
 
 LOSS = "loss"
@@ -102,7 +103,7 @@ class MetricSet:
             self._check(targets, predictions, records)
         if self._step is None:
             # One traced call for all metrics: eager updates cost a millisecond each.
-            self._step = tf.function(self._update_masked, reduce_retracing=True)
+            self._step = GraphFunction(self._update_masked, reduce_retracing=True)
         with self.code.running("the metrics"):
             masks = masks_of(predictions)
             try:

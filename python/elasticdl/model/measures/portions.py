@@ -24,6 +24,7 @@ from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.masks import masks_of
 from elasticdl.model.measures.targets import Weighted, parted
 from elasticdl.model.state import is_seed, layers_of, non_trainable
+from elasticdl.model.tracing import GraphFunction
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
             weight = definition.loss_divisor(labels, out)
             return loss, tf.constant(-1.0) if weight is None else weight
 
-    traced = tf.function(one, reduce_retracing=True)
+    traced = GraphFunction(one, reduce_retracing=True)
     bound = _ROUNDING_16 if _is_16_bits(definition.model) else _ROUNDING
     for some in (labels, *_mixed(labels)):
         _refuse_unlike(traced, features, some, bound=bound)
@@ -226,7 +227,7 @@ def try_training(
         ]
         return moved, added, [tf.cast(o, tf.float64) for o in _dense(out)]
 
-    traced = tf.function(one, reduce_retracing=True)
+    traced = GraphFunction(one, reduce_retracing=True)
     tried = _tried(traced, features, labels)
     if tried is None:
         return [False] * len(variables)

@@ -120,7 +120,7 @@ class GroupStep:
         self._kinds: list[GradientKind] = []
         self._rows_of_gradients = False
         self._gradient = Traced(self._compute, jit=definition.jit_compile)
-        self._apply = tf.function(self._apply_mean)
+        self._apply = tf.function(self._apply_mean, autograph=False)
         self._taps = taps and not definition.jit_compile
         self._least_floats = least_floats
         self._buckets: list[Bucket] = []

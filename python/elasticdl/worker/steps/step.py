@@ -20,6 +20,7 @@ import tensorflow as tf
 from elasticdl.errors import UserCodeError
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.specs import Shape, forms_of, relaxed
+from elasticdl.model.tracing import GraphFunction
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.packing import Arena, Gradient, RowGradient
 
@@ -218,7 +219,7 @@ class Traced:
     """A traced function of (fixed arguments, a batch of any number of records)."""
 
     def __init__(self, function: Callable[..., Any], *, jit: bool) -> None:
-        self._function = tf.function(function, reduce_retracing=True, jit_compile=jit)
+        self._function = GraphFunction(function, reduce_retracing=True, jit_compile=jit)
         # XLA compiles for fixed shapes anyway.
         self._relax = not jit
         self._concrete: Any = None  # for batches of any number of records

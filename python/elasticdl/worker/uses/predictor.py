@@ -14,6 +14,7 @@ from elasticdl.errors import DataError
 from elasticdl.job.tasks import LIVE, Task, TaskOutcome, TaskReport
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Feeder, kind_of
+from elasticdl.model.tracing import GraphFunction
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import Trainer
@@ -107,7 +108,7 @@ class Predictor:
         self._trainer = trainer
         self._borrowed = borrowed
         self._progress = progress
-        self._outputs = tf.function(definition.predict, reduce_retracing=True)
+        self._outputs = GraphFunction(definition.predict, reduce_retracing=True)
 
     def predict(self, loaded: LoadedTask) -> TaskReport:
         """Return the report of a prediction task."""
