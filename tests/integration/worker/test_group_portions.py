@@ -227,6 +227,9 @@ MORE = {
     "mask and sample weights",
     "mask, regulariser",
     "mask with Adam(0.05)",
+    "mask with SGD(0.1, global_clipnorm=0.1)",
+    "ignore_class, no mask, words without labels",
+    "ignore_class, mask, words without labels",
 }
 RANDOM = """
 class Sampled(keras.layers.Layer):

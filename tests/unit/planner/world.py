@@ -99,7 +99,10 @@ class World:
         )
 
     def _starts(self, master: Master) -> bool:
-        return master.since >= 0 and self.now - master.since <= _START_SECONDS + 1
+        if master.since < 0:  # unless its pod waits, it begins at the next step
+            pod = self.pods.get(self._name(master.job, Role.MASTER, 0))
+            return pod is None or bool(pod.node)
+        return self.now - master.since <= _START_SECONDS + 1
 
     def _take_grants(self) -> None:
         for at, key, size, leave in self._grants:
