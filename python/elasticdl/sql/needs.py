@@ -153,9 +153,11 @@ def column_plans(
         for one in inner(feature.encoding)
         if isinstance(one, Numbers) or (isinstance(one, Split) and one.pair)
     }
-    taken = {LABEL_FEATURE}
-    names = [name for feature in features for name in sources(feature.encoding)]
-    for name in dict.fromkeys(names):
+    names = list(
+        dict.fromkeys(n for feature in features for n in sources(feature.encoding))
+    )
+    called = feature_names(names)
+    for name in names:
         column = preview.schema.find(name)
         assert column is not None  # noqa: S101 - the encoder found it
         stored = Stored.FLOAT
@@ -169,7 +171,7 @@ def column_plans(
         signs = written.get(name)
         yield ColumnPlan(
             name,
-            feature_name(name, taken),
+            called[name],
             stored,
             most,
             signs.delimiter if signs else "",
@@ -193,6 +195,18 @@ def identifier(name: str) -> str:
     if re.match(r"[A-Za-z]", plain):
         return plain
     return f"c{plain}" if plain.startswith("_") else f"c_{plain}"
+
+
+def feature_names(columns: Sequence[str]) -> dict[str, str]:
+    """Return the columns' names in the model.
+
+    A column that can be called as it is has its name whatever stands before it: beside
+    `x y`, `x_y` was another one's in a module that has an Input of that name.
+    """
+    as_they_are = [name for name in columns if feature_name(name, set()) == name]
+    taken = {LABEL_FEATURE}
+    ordered = dict.fromkeys([*as_they_are, *columns])
+    return {name: feature_name(name, taken) for name in ordered}
 
 
 def feature_name(column: str, taken: set[str]) -> str:

@@ -215,8 +215,14 @@ class Registry:
         check_name(name)
         self._sweep()
         place = self.root / name
-        place.mkdir(parents=True, exist_ok=True)
-        version = self._reserve(name, place)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            version = self._reserve(name, place)
+        except OSError as error:
+            raise SpecError(
+                f"{self.root}: a model's folder cannot be made there: "
+                f"{error.strerror or error}; name a folder of yours with --models-dir"
+            ) from error
         try:
             with _making(version.folder):
                 yield version

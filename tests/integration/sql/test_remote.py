@@ -39,11 +39,6 @@ def custom_model():
     return keras.Model({"x": x}, keras.layers.Dense(1, activation="sigmoid")(x))
 
 
-def loss(labels, predictions):
-    labels = tf.cast(tf.reshape(labels, [-1, 1]), tf.float32)
-    return tf.reduce_mean(keras.losses.binary_crossentropy(labels, predictions))
-
-
 def optimizer():
     return keras.optimizers.SGD(1.0)
 
@@ -72,6 +67,18 @@ def custom_data_reader(data_origin, **params):
 class PredictionOutputsProcessor:
     def process(self, predictions, worker_id):
         raise ValueError("it puts answers elsewhere")
+"""
+
+
+# In another folder, which the module does not import.
+_LOSSES = """
+import keras
+import tensorflow as tf
+
+
+def entropy(labels, predictions):
+    labels = tf.cast(tf.reshape(labels, [-1, 1]), tf.float32)
+    return tf.reduce_mean(keras.losses.binary_crossentropy(labels, predictions))
 """
 
 
@@ -252,9 +259,14 @@ def test_the_folder_of_models_may_have_a_comma(volume):
 
 
 def test_a_classic_module_is_trained_as_it_predicts(session, volume):
-    """Its feed and its loss were left out of the training alone."""
+    """Its feed and its loss were left out of the training alone.
+
+    A loss of another file was looked for before `data.prepare` had made it.
+    """
     (volume / "mine").mkdir()
     (volume / "mine" / "net.py").write_text(_OWN)
+    (volume / "others").mkdir()
+    (volume / "others" / "losses.py").write_text(_LOSSES)
     with sqlite3.connect(volume / f"{SECRET}.sqlite") as connection:
         connection.execute("CREATE TABLE signs (x REAL, y INTEGER)")
         rows = ((i / 100, int(i > 0)) for i in range(-300, 300))
@@ -263,7 +275,8 @@ def test_a_classic_module_is_trained_as_it_predicts(session, volume):
     told, _, shown = run_all(
         session,
         "SELECT * FROM signs TO TRAIN mine.net.custom_model WITH train.batch_size = "
-        "16, job.worker.replicas = 2, job.ps.replicas = 1 LABEL y INTO signs;"
+        "16, job.worker.replicas = 2, job.ps.replicas = 1, job.model.loss = "
+        "'others.losses.entropy' LABEL y INTO signs;"
         "SELECT * FROM signs TO PREDICT guessed USING signs;"
         "SELECT avg(prediction = y) AS right FROM guessed",
     )

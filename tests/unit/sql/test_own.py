@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -191,3 +192,48 @@ def test_what_a_model_of_ones_own_imports_of_other_folders_comes_along(
     assert set(find_own("net.f", [tmp_path]).files) == {"net.py", "helper.py", *common}
     found = set(find_own("a.b.c.f", [tmp_path]).files)
     assert found == {"a/b/c.py", "a/__init__.py", "net.py", "helper.py", *common}
+
+
+_LOGITS = """\
+def model():
+    return 1
+
+def loss(labels, predictions):
+    return tf.nn.sigmoid_cross_entropy_with_logits(labels, predictions)
+
+def of_odds(labels, predictions):
+    return binary_crossentropy(labels, predictions, from_logits=False)
+
+def compiled():
+    return keras.losses.BinaryCrossentropy(from_logits=True)
+"""
+
+
+def test_a_module_that_gives_logits_of_classes_is_refused_before_it_is_trained(
+    session: Session, tmp_path: Path
+) -> None:
+    """It was trained, and only TO PREDICT said that its answers are of no use."""
+    (tmp_path / "mine" / "odds.py").write_text(_LOGITS)
+    (told,) = _mistakes(session, "mine.odds.model", tmp_path)
+    assert told.startswith("mine.odds.model: the loss of mine.odds.model takes logits")
+    for loss in ("of_odds", "mine.odds.of_odds"):
+        _prepared(session, f"mine.odds.model WITH job.model.loss = '{loss}'", tmp_path)
+    shutil.rmtree(tmp_path / "version")
+    (tmp_path / "mine" / "odds.py").write_text(_LOGITS.replace("def loss", "def los"))
+    (told,) = _mistakes(session, "mine.odds.compiled", tmp_path)
+    assert "takes logits" in told
+    _prepared(session, "mine.odds.model", tmp_path)
+
+
+def test_parts_of_other_folders_come_along(session: Session, tmp_path: Path) -> None:
+    """The job said that there is no such file: only imported folders were there."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "losses.py").write_text(
+        "def f(labels, predictions):\n    1\n"
+    )
+    clauses = "mine.net.whole WITH job.model.loss = 'other.{}.f'"
+    made = _prepared(session, clauses.format("losses"), tmp_path)
+    assert "other/losses.py" in made.values.job.model.files
+    shutil.rmtree(tmp_path / "version")
+    (told,) = _mistakes(session, clauses.format("loses"), tmp_path)
+    assert "there is no file other/loses.py" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from elasticdl.sql.needs import feature_names
 from elasticdl.sql.plan import Hash, Source, Split
 
 from tests.unit.sql import tables
@@ -66,3 +67,14 @@ def test_no_text_at_all_is_no_number() -> None:
     assert _encoding("SPARSE(skills, 20)", (None,) * 200) == Hash(
         Split(Source("skills"), ","), 20
     )
+
+
+def test_a_column_has_its_own_name_beside_one_that_is_written_alike() -> None:
+    """A module's Input `x_y` got the column `x y`, which stood before."""
+    assert feature_names(["x y", "x_y", "c_dense", "dense", "x-y"]) == {
+        "x_y": "x_y",
+        "c_dense": "c_dense",
+        "x y": "x_y_2",
+        "dense": "c_dense_2",
+        "x-y": "x_y_3",
+    }

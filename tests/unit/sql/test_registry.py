@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from elasticdl.errors import JobError
+from elasticdl.errors import JobError, SpecError
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.sql.plan import Head, Kind, LabelPlan, Schema
 from elasticdl.sql.registry import (
@@ -138,3 +138,13 @@ def test_a_registry_may_be_moved_with_its_large_vocabularies(
         module = asked[-1].job.model.files["sql/m.py"]
         (place,) = re.findall(r'^VOCABULARIES = "(.*)"$', module, re.MULTILINE)
         assert any(Path(place).iterdir())
+
+
+def test_a_registry_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """It was a bare number of an error and a path, without what to do."""
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(SpecError, match=r"cannot be made there: .*--models-dir"),
+        Registry(tmp_path / "file" / "models").adding("m"),
+    ):
+        pass

@@ -176,7 +176,9 @@ class Remote:
             "dir": f"{folder}/checkpoints",
             "keep": 1,
         }
-        return _laid(tree, self.overrides)
+        values = _laid(tree, self.overrides)
+        named = module.own_names(values.job.model)
+        return _laid(tree, [*self.overrides, *named]) if named else values
 
     def _ask(self, statement: Question) -> list[Answer]:
         parts = parts_of(statement)

@@ -12,12 +12,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from elasticdl.errors import UserCodeError
 from elasticdl.job.spec.job import ModelSpec
 from elasticdl.job.values.file import load_values
 
 ZOO = "zoo"
 STUB_FILE = "statement.py"
 STUB_DEFINITION = "statement.model"
+_PARTS = ("feed", "loss", "optimizer", "eval_metrics", "callbacks")
 _STUB = '''\
 """The model of a statement: `data.prepare` writes its module beside the shards."""
 
@@ -42,6 +44,20 @@ def stub(folder: str) -> dict[str, str]:
     return {STUB_FILE: _STUB.format(folder=folder)}
 
 
+def own_names(model: ModelSpec) -> list[str]:
+    """Return overrides for parts that `job.model` names in other files.
+
+    These come with the data, and nobody finds them before: the stub is asked by the
+    usual name, and answers with what the module's own values name.
+    """
+    fields = type(model).model_fields
+    return [
+        f"job.model.{fields[name].alias or name}={fields[name].default}"
+        for name in _PARTS
+        if "." in getattr(model, name)
+    ]
+
+
 def load(folder: str) -> Any:
     """Return the model that the module in a folder makes."""
     module, model = _imported(folder)
@@ -53,8 +69,25 @@ def part(folder: str, name: str) -> Any:
     """Return what the module in a folder calls so. Raises AttributeError if nothing."""
     if name.startswith("_"):  # Python's own questions, also before the data is there
         raise AttributeError(name)
-    module, _ = _imported(folder)
+    module, model = _imported(folder)
+    for one in _PARTS:
+        wanted = getattr(model, one)
+        if "." in wanted and name == type(model).model_fields[one].default:
+            return _of_other_file(wanted, model)
     return getattr(module, name)
+
+
+def _of_other_file(name: str, model: ModelSpec) -> Any:
+    # Never an AttributeError, which says that the module has no such part.
+    *path, symbol = name.split(".")
+    beside = model.definition.split(".")[:-2]
+    for parts in (path, [*beside, *path]):
+        if "/".join(parts) + ".py" in model.files:
+            found = getattr(importlib.import_module(".".join(parts)), symbol, None)
+            if found is None:
+                raise UserCodeError(f"`{name}`: {'/'.join(parts)}.py has no `{symbol}`")
+            return found
+    raise UserCodeError(f"`{name}`: there is no file {'/'.join(path)}.py")
 
 
 def _imported(folder: str) -> tuple[ModuleType, ModelSpec]:

@@ -17,9 +17,9 @@ from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.sql import attributes, flags
 from elasticdl.sql.models import OWN, ModelKind, find_model
 from elasticdl.sql.needs import sources
-from elasticdl.sql.plan import TrainPlan
-from elasticdl.sql.problems import Problem
-from elasticdl.sql.statements import Call, Name, Train
+from elasticdl.sql.plan import Head, TrainPlan
+from elasticdl.sql.problems import Problem, StatementError
+from elasticdl.sql.statements import Call, Constant, Name, Train
 
 # From the current folder here and from the data root in a cluster; then of an image.
 ROOTS = (Path(), Path("model_zoo"), Path("/model_zoo"))
@@ -50,6 +50,7 @@ class OwnModel:
     files: dict[str, str]
     classic: bool
     arguments: Arguments = Arguments()
+    of_logits: bool = False  # what the loss of a classic one takes
 
 
 def own_model(statement: Train) -> tuple[OwnModel | None, list[Problem]]:
@@ -63,7 +64,91 @@ def own_model(statement: Train) -> tuple[OwnModel | None, list[Problem]]:
         own = find_own(found.definition)
     except SpecError as error:
         return None, [Problem(statement.model.at, str(error))]
-    return own, list(_mistakes(statement, own))
+    own, wrong = _with_parts(statement, own, found.definition)
+    return own, [*wrong, *_mistakes(statement, own)]
+
+
+def _with_parts(
+    statement: Train, own: OwnModel, definition: str
+) -> tuple[OwnModel, list[Problem]]:
+    """Return a whole module with the other files that WITH names its parts in."""
+    if not own.classic:
+        return own, []
+    files = own.files
+    problems = []
+    loss = "loss"
+    for attribute in statement.attributes:
+        part = flags.field_of(attribute.key).removeprefix("model.")
+        name = _text(attribute.value)
+        if part not in attributes.PARTS or not name:
+            continue
+        if part == "loss":
+            loss = name
+        if "." not in name:
+            continue
+        found = [
+            (root, root / place)
+            for place in _files_of(name, definition)
+            for root in ROOTS
+            if (root / place).is_file()
+        ]
+        if found:
+            files = {**files, **_beside(*found[0])}
+        else:
+            told = f"there is no file {_files_of(name, definition)[0]} for `{name}`"
+            problems.append(Problem(attribute.at, told))
+    of_logits = _takes_logits(files, definition, loss)
+    return replace(
+        own, files=dict(sorted(files.items())), of_logits=of_logits
+    ), problems
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Name):
+        return value.text
+    return str(value.value) if isinstance(value, Constant) else ""
+
+
+def _files_of(name: str, definition: str) -> list[str]:
+    """Return where a part may lie in the zoo: from its root, or beside the model."""
+    *path, _ = name.split(".")
+    *beside, _, _ = definition.split(".")
+    if not path:
+        path = definition.split(".")[:-1]
+    return ["/".join(one) + ".py" for one in (path, [*beside, *path])]
+
+
+def _takes_logits(files: dict[str, str], definition: str, loss: str) -> bool:
+    """Whether a loss, or without one the model's own function, says so itself."""
+    for name in (loss, definition):
+        text = next((files[f] for f in _files_of(name, definition) if f in files), "")
+        symbol = name.rpartition(".")[2]
+        for one in ast.parse(text).body:
+            if isinstance(one, ast.FunctionDef | ast.ClassDef) and one.name == symbol:
+                return any(map(_is_of_logits, ast.walk(one)))
+    return False
+
+
+def _is_of_logits(node: ast.AST) -> bool:
+    if isinstance(node, ast.keyword):
+        says_yes = isinstance(node.value, ast.Constant) and node.value.value is True
+        return node.arg == "from_logits" and says_yes
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        return str(name).endswith("cross_entropy_with_logits")
+    return False
+
+
+def refuse_logits(plan: TrainPlan, own: OwnModel, statement: Train, text: str) -> None:
+    """Raise StatementError for a whole module that gives logits for classes."""
+    if not own.of_logits or plan.label.head is Head.NUMBER or statement.model is None:
+        return
+    told = (
+        f"the loss of {plan.model.definition} takes logits, and rows of classes are "
+        "told with probabilities: end the model in a sigmoid of two classes, in a "
+        "softmax of more, and let its loss take these"
+    )
+    raise StatementError(text, [Problem(statement.model.at, told)])
 
 
 def fitted(plan: TrainPlan, own: OwnModel) -> TrainPlan:

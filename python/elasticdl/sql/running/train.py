@@ -46,7 +46,7 @@ from elasticdl.sql.registry import (
     write_statistics,
 )
 from elasticdl.sql.running import staging
-from elasticdl.sql.running.own import OwnModel, fitted, own_model
+from elasticdl.sql.running.own import OwnModel, fitted, own_model, refuse_logits
 from elasticdl.sql.running.session import Answer, Session, Told
 from elasticdl.sql.statements import Evaluate, Explain, Predict, Train
 
@@ -123,6 +123,7 @@ def prepare(
             at = at_attribute(statement, _SELECT)
             raise StatementError(text, [Problem(at, f"{_SELECT}: {unfit}")])
         if own is not None:
+            refuse_logits(plan, own, statement, text)
             plan = fitted(plan, own)
         for note in plan.notes:
             session.say(note)
