@@ -5,8 +5,9 @@ what each portion's loss weighs, and which state is a count. Called by the worke
 strategy allReduce, before they train and in their step. Changes no variable.
 
 What Keras divides a loss by is known for its own losses. Of anything else a batch is
-tried, whole and in two portions: what is no mean over records is refused, since it
-would train another model on two workers than on one.
+tried, whole and in two portions, also with labels that make these unlike: what is no
+mean over records is refused, since it would train another model on two workers than on
+one.
 """
 
 from __future__ import annotations
@@ -133,15 +134,21 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
 
     traced = GraphFunction(one, reduce_retracing=True)
     bound = _ROUNDING_16 if _is_16_bits(definition.model) else _ROUNDING
-    for some in (labels, *_mixed(labels)):
-        _refuse_unlike(traced, features, some, bound=bound)
+    _refuse_differing(traced, features, labels, bound=bound, told=logging.WARNING)
+    for unlike in _unlike(labels):
+        _refuse_differing(traced, features, unlike, bound=bound)
 
 
-def _refuse_unlike(
-    traced: Callable[..., Any], features: Any, labels: Any, *, bound: float
+def _refuse_differing(
+    traced: Callable[..., Any],
+    features: Any,
+    labels: Any,
+    *,
+    bound: float,
+    told: int = logging.DEBUG,
 ) -> None:
     """Raise UserCodeError if the loss of a batch is not that of its portions."""
-    tried = _tried(traced, features, labels, told=logging.WARNING)
+    tried = _tried(traced, features, labels, told=told)
     if tried is None:
         return
     (whole, *parts), (rows, *counts) = tried
@@ -168,27 +175,37 @@ def _refuse_unlike(
     )
 
 
-def _mixed(targets: Any) -> list[Any]:
-    """Return targets whose first portion has 1 - label, if all labels are 0, or all 1.
+def _unlike(targets: Any) -> list[Any]:
+    """Return targets whose portions are unlike, if there are labels to change.
 
-    Labels that are alike, as masks of pictures without the thing that is looked for,
-    do not show that a loss divides by their sum.
+    A mean over records is one of any labels. What divides by the sum of the labels, as
+    Dice, or takes a root, is as good as one while portions are much alike, as those of
+    a batch in no order are before the first step.
     """
     labels, weights = parted(targets)
-    for label in tf.nest.flatten(labels):
-        number = isinstance(label, tf.Tensor) and label.shape.rank
-        if not number or not (label.dtype.is_floating or label.dtype.is_integer):
-            return []
-        if not any(np.all(label.numpy() == value) for value in (0, 1)):
-            return []
-    mixed = tf.nest.map_structure(_first_changed, labels)
-    return [mixed if weights is None else Weighted(mixed, weights)]
+    if not any(map(_is_changed, tf.nest.flatten(labels))):
+        return []
+    changed = tf.nest.map_structure(_changed, labels)
+    return [changed if weights is None else Weighted(changed, weights)]
 
 
-def _first_changed(labels: tf.Tensor) -> tf.Tensor:
+def _is_changed(labels: Any) -> bool:
+    if not isinstance(labels, tf.Tensor) or not labels.shape.rank:
+        return False
+    return bool(labels.dtype.is_floating or labels.dtype.is_integer)
+
+
+def _changed(labels: Any) -> Any:
+    """Return labels of which the first portion has others, such as may well be."""
+    if not _is_changed(labels):
+        return labels
+    two = bool(tf.reduce_all((labels == 0) | (labels == 1)))
+    if labels.dtype.is_integer and not two:  # classes and words: those that there are
+        means = tf.cast(tf.reshape(labels, [labels.shape[0], -1]), tf.float64)
+        return tf.gather(labels, tf.argsort(tf.reduce_mean(means, -1), stable=True))
     chosen = tf.range(labels.shape[0]) < _num_first(labels.shape[0])
     chosen = tf.reshape(chosen, [-1, *[1] * (labels.shape.rank - 1)])
-    return tf.where(chosen, 1 - labels, labels)
+    return tf.where(chosen, 1 - labels if two else labels / 2, labels)
 
 
 def _num_first(rows: int) -> int:

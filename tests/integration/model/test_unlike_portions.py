@@ -1,0 +1,101 @@
+"""A loss that is no mean over records is refused also where portions are much alike."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from elasticdl.errors import UserCodeError
+from elasticdl.model.measures.portions import refuse_uneven
+
+RECORDS = 32
+
+
+@dataclass
+class Definition:
+    """A module with a loss of (labels, predictions)."""
+
+    model: keras.Model
+    loss: Any
+
+    def call(self, features, *, training):
+        return self.model(features, training=training)
+
+    def training_loss(self, features, labels, predictions):
+        del features
+        return self.loss(labels, predictions)
+
+    def loss_divisor(self, labels, predictions):
+        del labels, predictions
+
+
+def pictures(drawn):
+    masks = np.zeros((RECORDS, 8, 8, 1), np.float32)
+    for mask in masks:
+        row, column = drawn.integers(0, 4, 2)
+        mask[row : row + 4, column : column + drawn.integers(2, 5)] = 1
+    model = [keras.layers.Conv2D(1, 3, padding="same", activation="sigmoid")]
+    return model, masks + drawn.normal(size=masks.shape), masks
+
+
+def numbers(drawn):
+    given = drawn.normal(size=(RECORDS, 6))
+    return [keras.layers.Dense(1)], given, 9 + given.sum(1, keepdims=True)
+
+
+def classes(drawn):
+    given = drawn.normal(size=(RECORDS, 6))
+    model = [keras.layers.Dense(10, activation="softmax")]
+    return model, given, drawn.integers(0, 10, RECORDS)
+
+
+def root(labels, predictions):
+    return tf.sqrt(tf.reduce_mean((labels - predictions) ** 2))
+
+
+def weighted(labels, predictions):
+    weights = 1 + tf.cast(labels, tf.float32)
+    losses = keras.losses.sparse_categorical_crossentropy(labels, predictions)
+    return tf.reduce_sum(weights * losses) / tf.reduce_sum(weights)
+
+
+def tried(make, loss, seed):
+    keras.utils.set_random_seed(seed)
+    layers, features, labels = make(np.random.default_rng(seed))
+    if labels.dtype.kind == "f":
+        labels = labels.astype(np.float32)
+    model = keras.Sequential([keras.Input(features.shape[1:]), *layers])
+    given = tf.constant(features, tf.float32), tf.constant(labels)
+    refuse_uneven(Definition(model, loss), *given)
+
+
+@pytest.mark.parametrize(
+    ("make", "loss"),
+    [
+        (pictures, keras.losses.Dice()),
+        (pictures, keras.losses.Tversky()),
+        (numbers, root),
+        (classes, weighted),
+    ],
+)
+def test_no_mean_is_refused_where_portions_are_alike(make, loss):
+    for seed in range(4):
+        with pytest.raises(UserCodeError, match="expected their mean"):
+            tried(make, loss, seed)
+
+
+@pytest.mark.parametrize(
+    ("make", "loss"),
+    [
+        (pictures, keras.losses.BinaryFocalCrossentropy()),
+        (pictures, keras.losses.Dice(axis=(1, 2, 3))),
+        (numbers, keras.losses.MeanSquaredLogarithmicError()),
+        (numbers, keras.losses.Huber()),
+        (classes, keras.losses.SparseCategoricalCrossentropy()),
+    ],
+)
+def test_a_mean_over_records_is_taken_with_labels_that_are_changed(make, loss):
+    for seed in range(4):
+        tried(make, loss, seed)
