@@ -79,6 +79,9 @@ def _rests(world: World, made: Plan) -> bool:
         return False
     # What was in vain is tried again for good, with longer and longer pauses.
     vain, waits = made.memory.vain, SETTINGS.unseen_seconds
+    gives_up = {one.pods for one in vain if one.until > world.now}
+    if gives_up & {pods for pods, _ in made.memory.kept}:
+        return False  # the next plan gives their room to others
     return made.again_at is None or made.again_at in {
         *(one.until for one in made.memory.pauses),
         *(one.until for one in vain),
