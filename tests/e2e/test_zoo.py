@@ -46,6 +46,7 @@ def zoo(env, *words, code=ExitCode.OK):
     return done.stdout + done.stderr
 
 
+@pytest.mark.soak
 def test_a_new_zoo_becomes_an_image_with_the_models_in_it(env, tmp_path):
     image = f"localhost/zoo-test:{os.getpid()}"
     zoo(env, "init", str(tmp_path / "zoo"), f"--base-image={BASE}")

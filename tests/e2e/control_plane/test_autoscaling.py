@@ -24,6 +24,7 @@ def ml(control_plane, priority_classes, tmp_path_factory):
     control_plane.kubectl("delete", "namespace", "autoscaled", "--wait=false")
 
 
+@pytest.mark.soak
 def test_an_autoscaler_sizes_a_job_by_an_external_metric(
     ml: Namespace, control_plane, tmp_path: Path
 ) -> None:

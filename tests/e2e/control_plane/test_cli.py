@@ -243,6 +243,7 @@ def test_without_a_registry_no_stock_image_is_asked_for(stranger, priority_class
     assert stranger.get("configmaps", "-l", "elasticdl-job-name")["items"] == []
 
 
+@pytest.mark.soak
 def test_a_submitted_job_is_found_without_saying_where_it_is(user):
     user.submit()
     user.master_pod()
@@ -347,6 +348,7 @@ def test_top_shows_a_job_and_with_what_the_cluster_is_full(user, node):
     user.kubectl("delete", "pod", "serving", "--force", "--grace-period=0")
 
 
+@pytest.mark.soak
 def test_who_may_see_a_namespace_alone_sees_its_jobs_in_top(user, tmp_path):
     user.submit()
     user.write_as_master("test-mnist", status=STATUS)

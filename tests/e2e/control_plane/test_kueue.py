@@ -385,6 +385,7 @@ def test_sizes_that_are_decided_take_a_queues_gate_for_no_room(
         job.until_workers(spare + 1, 0)
 
 
+@pytest.mark.soak
 def test_a_job_outlives_a_kueue_that_is_away(job, control_plane, kueue) -> None:
     set_cpus(control_plane, 20)
     job.elasticdl("train", "-f", str(job.file))

@@ -192,6 +192,7 @@ def test_a_change_of_the_masters_pod_replaces_the_master_and_nothing_else(
     assert deployment.uid("job", MASTER) == old
 
 
+@pytest.mark.soak
 def test_a_new_run_of_a_running_job_rolls_out_to_all_roles_by_one_commit(
     deployment, digits
 ):
@@ -273,6 +274,7 @@ def test_a_failed_job_is_degraded_with_its_last_message_and_run_again_by_one_lin
     argo.wait_gone(LATE)
 
 
+@pytest.mark.soak
 def test_of_two_files_with_one_job_name_the_second_one_is_refused(deployment, digits):
     argo, before = deployment.argo, digits.uids()
     work = set(jobs(deployment, "digits"))

@@ -57,7 +57,9 @@ def on_volume(kube, images, tmp_path):
     return "/data/models", {}
 
 
-@pytest.mark.parametrize("place", ["in_config_map", "on_volume"])
+@pytest.mark.parametrize(
+    "place", ["in_config_map", pytest.param("on_volume", marks=pytest.mark.soak)]
+)
 def test_the_stock_image_runs_a_model_that_is_no_part_of_it(job, place, request):
     zoo, more = request.getfixturevalue(place)
     net = job(VALUES | more, model={"zoo": zoo, "definition": "net.model"})

@@ -1,5 +1,7 @@
 """A job that runs does not notice what is done to its platform."""
 
+import pytest
+
 from tests.e2e.jobs.encrypted import read_metrics, secret
 from tests.e2e.kube import wait_until
 from tests.e2e.releases import merged, values_file
@@ -10,6 +12,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.soak
 def test_a_job_trains_on_while_its_platform_is_upgraded_and_uninstalled(
     job, kube, helm
 ):

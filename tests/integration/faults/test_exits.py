@@ -47,6 +47,7 @@ def test_a_ps_lost_after_the_last_record_gets_the_trained_values_back(finishing)
     assert report.rewinds == 0
 
 
+@pytest.mark.soak
 def test_a_ps_lost_with_all_who_knew_its_values_is_trained_again(finishing):
     one = finishing("exit-values")
     one.handle.kill("ps-1", signal.SIGKILL)

@@ -201,6 +201,7 @@ def test_a_group_shrinks_to_one_member_grows_back_and_is_scaled(job):
     assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
 
 
+@pytest.mark.soak
 def test_fewer_than_a_raised_minimum_make_no_step_and_a_stop_keeps_theirs(job):
     one = group(job, "least", replicas=2)
     together(one, 2)

@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from elasticdl.testing.claims import check_whole, relaunched
 
 LONG = {"epochs": 10_000}
@@ -44,6 +45,7 @@ def test_lost_ps_rewinds_everything_in_sync_mode(job):
     assert all(set(e.times) == {1} for e in audited.epochs)
 
 
+@pytest.mark.soak
 def test_all_ps_lost_rewinds_in_async_mode_too(job):
     one = job("ps-all", training=LONG)
     one.wait_for_step(100)

@@ -132,6 +132,7 @@ def feed(dataset, mode, metadata):
 """
 
 
+@pytest.mark.soak
 def test_long_traces_and_slow_feeds_are_no_hangs(job, digits_values, tmp_path):
     flag = tmp_path / "slow"
     code = ALIVE.format(flag=flag, seconds=6.0)

@@ -176,6 +176,7 @@ def test_the_best_model_is_the_one_that_was_measured(
         assert evaluation.metrics["away"] == pytest.approx(abs(value), abs=1e-3)
 
 
+@pytest.mark.soak
 def test_an_evaluation_job_leaves_the_best_model_of_the_training_job_as_it_is(
     job, tmp_path
 ) -> None:

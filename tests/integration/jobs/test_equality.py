@@ -135,6 +135,7 @@ def test_n_workers_in_sync_mode_equal_one_worker_with_the_n_fold_batch(
         assert_same(ours[version], history[version], f"2 workers, version {version}")
 
 
+@pytest.mark.soak
 def test_killed_and_resumed_sync_job_equals_an_undisturbed_one(job, digits, net):
     one = job(
         "resumed",

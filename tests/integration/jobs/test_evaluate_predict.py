@@ -84,7 +84,9 @@ def compiled(model):
 """
 
 
-@pytest.mark.parametrize("form", ["by_name", "as_vector"])
+@pytest.mark.parametrize(
+    "form", ["by_name", pytest.param("as_vector", marks=pytest.mark.soak)]
+)
 def test_columns_of_validation_may_have_another_order_than_those_of_training(
     job, digits, form
 ):

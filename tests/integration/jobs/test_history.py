@@ -196,6 +196,7 @@ def test_a_job_that_fails_before_it_begins_is_told_as_well(job, receiver, tmp_pa
     assert "no-such-checkpoint" in sent["message"]
 
 
+@pytest.mark.soak
 def test_a_job_whose_end_nobody_hears_has_succeeded_all_the_same(job):
     one = job(
         "unheard",
@@ -246,6 +247,7 @@ def test_tensorboard_drops_what_a_rewind_or_a_restart_made_void(tmp_path):
     ]
 
 
+@pytest.mark.soak
 def test_tensorboard_reads_and_serves_what_the_master_wrote(job, tensorboard):
     one = job("scalars", training={"epochs": 20}, evaluation={"everySteps": 50})
     report = one.finish()

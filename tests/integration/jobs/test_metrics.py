@@ -229,6 +229,7 @@ def test_every_role_shows_every_metric_and_what_it_shows_is_true(quiet):
     assert json.loads(quiet.job_dir.targets_file.read_text()) == []
 
 
+@pytest.mark.soak
 def test_goodput_of_the_job_is_the_time_of_its_workers(job):
     one = job("goodput", training={"epochs": 10})
     status = one.wait_for_step(1)

@@ -185,6 +185,7 @@ def after_one_epoch():
     return weights
 
 
+@pytest.mark.soak
 def test_schedules_stop_learning_on_csv_in_bfloat16_and_on_parquet(job, tmp_path):
     note = 'two\nlines, and a "quote"'
     with (tmp_path / "data.csv").open("w", newline="") as file:

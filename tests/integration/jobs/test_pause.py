@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from elasticdl.client import Scaling
 from elasticdl.job.names import Role
 from elasticdl.testing.claims import check_whole
@@ -34,6 +35,7 @@ def test_a_paused_job_frees_its_workers_and_goes_on_where_it_was(job):
     assert report.replayed_records == 0
 
 
+@pytest.mark.soak
 def test_a_paused_job_of_strategy_local_keeps_its_worker(job):
     one = job(
         "held",

@@ -44,6 +44,7 @@ def _steps(user: User) -> list[str]:
     return [json.loads(one[one.index("--step") + 1])["do"] for one in args]
 
 
+@pytest.mark.soak
 def test_a_statement_outlives_an_api_server_that_is_away(
     user: User, control_plane: Any
 ) -> None:
