@@ -73,7 +73,7 @@ def test_a_copy_that_is_cut_at_any_byte_begins_again_and_then_comes_in_the_round
         pytest.param(GREETING + 1, marks=SOAK),
         pytest.param(GREETING + HEAD + 5, marks=SOAK),
         GREETING + 2000,  # in a gradient, or a state
-        GREETING + 3_000_000,
+        pytest.param(GREETING + 3_000_000, marks=SOAK),
     ],
 )
 def test_a_connection_that_is_cut_at_any_byte_leaves_all_members_equal(

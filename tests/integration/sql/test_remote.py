@@ -148,6 +148,7 @@ def test_a_model_is_trained_by_a_job_that_reads_its_own_rows(session, volume):
     assert not version.pending_file.exists()
 
 
+@pytest.mark.soak
 def test_its_answers_are_those_of_a_model_trained_here(session):
     figures, shown, models = run_all(
         session,
