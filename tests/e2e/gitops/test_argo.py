@@ -170,6 +170,7 @@ def test_a_wrong_file_is_told_in_the_schemas_words_and_changes_nothing(
     assert digits.uids() == before
 
 
+@pytest.mark.soak
 def test_a_change_of_the_masters_pod_replaces_the_master_and_nothing_else(
     deployment, digits
 ):
@@ -301,6 +302,7 @@ def test_of_two_files_with_one_job_name_the_second_one_is_refused(deployment, di
     assert digits.uids() == before
 
 
+@pytest.mark.soak
 def test_what_the_platform_has_not_listed_is_refused_in_its_words(deployment, digits):
     argo, before = deployment.argo, digits.uids()
     asked = {"serviceAccounts": {"master": "default"}, "job": {"name": "thief"}}
@@ -411,6 +413,7 @@ def test_admission_that_changes_the_masters_pod_does_not_replace_it_for_ever(
     digits.wait_steps(20)
 
 
+@pytest.mark.soak
 def test_the_root_application_keeps_what_it_finds(deployment):
     argo, name = deployment.argo, "elasticdl-team-ml"
     file = str(deployment.platform.root / "gitops" / "root.yaml")
