@@ -52,6 +52,7 @@ def controllers(kube: Kube, helm: Helm, platform: ClusterUnderTest) -> Iterator[
         kube.delete("crd", DEFINITION)
 
 
+@pytest.mark.soak
 def test_a_trainingjob_trains_to_its_end_and_takes_all_its_objects_along(
     kube, helm, controllers
 ):
