@@ -30,6 +30,7 @@ from elasticdl.errors import UserCodeError
 from elasticdl.model.feeding import Batch
 from elasticdl.model.measures.portions import LEAST_WEIGHT, refuse_uneven, try_training
 from elasticdl.model.state import non_trainable
+from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.variables import NamedVariable
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.group.buckets import LEAST_FLOATS, Bucket, buckets
@@ -120,7 +121,7 @@ class GroupStep:
         self._kinds: list[GradientKind] = []
         self._rows_of_gradients = False
         self._gradient = Traced(self._compute, jit=definition.jit_compile)
-        self._apply = tf.function(self._apply_mean, autograph=False)
+        self._apply = GraphFunction(self._apply_mean)
         self._taps = taps and not definition.jit_compile
         self._least_floats = least_floats
         self._buckets: list[Bucket] = []
