@@ -258,6 +258,7 @@ def optimizer():
 """
 
 
+@pytest.mark.soak
 def test_a_member_whose_values_drift_gets_those_of_the_leader_and_it_is_told(
     job, digits_values, tmp_path
 ):

@@ -66,22 +66,20 @@ def alone() -> list[Case]:
 def cells_of_tests() -> list[Cell]:
     """Return what `make test` runs.
 
-    Each feature in each strategy; and each usual optimizer beside a feature in each of
-    the other forms, in another strategy each time, until each feature has met each of
-    its forms.
+    Each feature in each strategy, in another of its forms each time; and each usual
+    optimizer beside a feature, forms and strategies in turn. `make soak` has the rest.
     """
     made = [
-        Cell(feature, feature.forms[0], strategy)
-        for feature in AS_KERAS
-        for strategy in STRATEGIES
+        Cell(feature, feature.forms[(number + turn) % len(feature.forms)], strategy)
+        for number, feature in enumerate(AS_KERAS)
+        for turn, strategy in enumerate(STRATEGIES)
     ]
-    for turn, form in enumerate(PLAIN.forms[1:]):
-        left = [case for case in AS_KERAS if form in case.forms[1:]]
-        features = itertools.cycle(left)
-        for number in range(max(len(left), len(USUAL))):
-            place = number % len(USUAL)
-            strategy = STRATEGIES[(place + turn) % len(STRATEGIES)]
-            made.append(Cell(cross(next(features), USUAL[place]), form, strategy))
+    for number, optimizer in enumerate(USUAL):
+        form = PLAIN.forms[number % len(PLAIN.forms)]
+        left = [case for case in AS_KERAS if form in case.forms]
+        # By rounds, so that each form meets each strategy.
+        strategy = STRATEGIES[(number + number // len(PLAIN.forms)) % len(STRATEGIES)]
+        made.append(Cell(cross(left[number % len(left)], optimizer), form, strategy))
     return made
 
 

@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 
+import pytest
 from elasticdl.worker.cpus import bound_threads
 
 
+@pytest.mark.soak
 def test_tensorflow_goes_by_these_variables():
     """In a process of its own: the number of threads cannot be changed."""
     code = (
