@@ -14,16 +14,18 @@ by the worker for EXPORT tasks. Knows nothing of checkpoints.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import logging
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from elasticdl.errors import CheckpointError, UserCodeError
 from elasticdl.model.feed.call import functional_inputs
@@ -35,6 +37,7 @@ SAVED_MODEL = "savedModel"
 KERAS = "keras"
 _MARK = ".round"
 _ENDPOINT = "serve"  # as `model.export` names it; the first is `serving_default` too
+_OWN_TRACE = "_default_save_signature"  # of Keras's layers, asked by TensorFlow
 FILE_OF = {SAVED_MODEL: "saved_model", KERAS: "model.keras"}
 
 
@@ -163,9 +166,35 @@ def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> N
     archive.track(model)
     # `model.export` does not say that this is inference: layers that flip, turn or
     # crop images train where nobody says so, and a server would answer by chance.
-    served = functools.partial(model, training=False)
-    archive.add_endpoint(_ENDPOINT, served, input_signature=signature)
-    archive.write_out(str(path), verbose=False)
+    served = tf.function(
+        functools.partial(model, training=False),
+        input_signature=signature,
+        autograph=False,
+    )
+    # Of a signature Keras takes dense tensors alone; of a traced function, all.
+    served.get_concrete_function()
+    archive.add_endpoint(_ENDPOINT, served)
+    with _traced_once(model):
+        archive.write_out(str(path), verbose=False)
+
+
+@contextlib.contextmanager
+def _traced_once(model: keras.Model) -> Iterator[None]:
+    """Keep Keras from a trace of its own, which nothing uses.
+
+    It calls a subclassed model, and those within it, with dense floats of the shapes
+    that they were built with, whatever they take: ids, ragged or sparse features.
+    """
+    owners = [one for one in type(model).__mro__ if _OWN_TRACE in vars(one)]
+    if not owners:
+        yield
+        return
+    kept = vars(owners[0])[_OWN_TRACE]
+    setattr(owners[0], _OWN_TRACE, None)
+    try:
+        yield
+    finally:
+        setattr(owners[0], _OWN_TRACE, kept)
 
 
 def _signature(model: keras.Model, given: Any) -> list[Any] | None:
@@ -174,9 +203,8 @@ def _signature(model: keras.Model, given: Any) -> list[Any] | None:
     if inputs is None:
         return None if given is None else [given]
 
-    def spec(tensor: Any) -> keras.InputSpec:
-        shape = (None, *tensor.shape[1:])
-        return keras.InputSpec(dtype=tensor.dtype, shape=shape, name=tensor.name)
+    def spec(tensor: Any) -> tf.TensorSpec:
+        return tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype, tensor.name)
 
     return [keras.tree.map_structure(spec, inputs)]
 

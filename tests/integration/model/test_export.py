@@ -119,6 +119,44 @@ def test_a_model_of_padded_texts_is_served_with_texts_of_other_lengths_if_it_can
     )
 
 
+OF_IDS = (
+    SUBCLASS.replace("self.hidden(inputs", "self.words(inputs")
+    .replace(
+        "self.hidden = keras.layers.Dense(units)",
+        "from elasticdl.model.embedding import Embedding\n"
+        "        self.words = Embedding(units, input_dim=9, combiner='mean')",
+    )
+    .replace("FixedLenFeature([4], tf.float32)", "VarLenFeature(tf.int64)")
+)
+# A batch of ragged rows has the words of a record in one row of its own.
+RAGGED = 'tf.RaggedTensor.from_tensor(tf.sparse.to_dense(found["x"])[None])'
+
+
+@pytest.mark.parametrize("kind", ["ragged", "sparse"])
+def test_a_subclassed_model_of_ragged_or_sparse_ids_is_a_saved_model_too(
+    built, tmp_path, kind
+):
+    features = tf.ragged.constant([[1, 2], [3]], tf.int64)
+    if kind == "sparse":
+        code = OF_IDS.replace('found["x"] * 2.0', 'found["x"]')
+        features = features.to_sparse()
+    else:
+        code = OF_IDS.replace('found["x"] * 2.0', RAGGED)
+        code = code.replace('inputs["x"]', 'inputs["x"].merge_dims(1, 2)')
+        features = tf.expand_dims(features, 1)
+    sample = [
+        example.encode_example({"x": np.array(x), "label": np.array([1])})
+        for x in ([1, 2], [3])
+    ]
+    definition = built(code, "net.Net", sample=sample)
+    signature = definition.input_signature
+    export_model(definition.model, tmp_path, BOTH[:1], input_signature=signature)
+    loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
+    np.testing.assert_allclose(
+        loaded.serve({"x": features}), definition.model({"x": features}), rtol=1e-6
+    )
+
+
 def test_a_served_model_does_not_augment_what_it_is_asked(built, tmp_path):
     definition = built(AUGMENTED, "net.model")
     x = np.random.default_rng(0).normal(size=(20, 4, 4, 1)).astype(np.float32)
