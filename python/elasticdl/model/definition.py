@@ -457,6 +457,7 @@ def load_definition(
         write_files(root, model.files)
     code, function_name = user_code.locate(root, model.definition)
     module = user_code.import_module(code, code.main_file, again=True)
+    code = code.with_others(module)
     function = getattr(module, function_name, None)
     if function is None or not callable(function):
         raise UserCodeError(

@@ -15,7 +15,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 from elasticdl.errors import ElasticDLError, UserCodeError
 from elasticdl.model import classic_names
 
+CODE_FOLDERS = "CODE_FOLDERS"  # Of a module that loads others by itself.
 _LONGEST_MESSAGE = 400  # A message of one line; the log has the rest.
 _OWN_PACKAGE = Path(__file__).resolve().parents[1]
 _NOISE = re.compile(r'File ".*", line \d+|Graph execution|Detected at node|\[\[\{\{')
@@ -42,16 +43,31 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ModelCode:
-    """The folder of model modules, and what has been imported from it."""
+    """The folder of model modules, and what has been imported from it.
+
+    Attributes:
+        root: The zoo.
+        main_file: The module that the job names.
+        others: Folders from which that module loads code by itself.
+    """
 
     root: Path
     main_file: Path
+    others: tuple[Path, ...] = ()
 
     def owns(self, file: str) -> bool:
         """Return whether a file is the user's: in the zoo, not an installed package."""
         if "site-packages" in file or Path(file).is_relative_to(_OWN_PACKAGE):
             return False
-        return Path(file).resolve().is_relative_to(self.root.resolve())
+        place = Path(file).resolve()
+        return any(
+            place.is_relative_to(one.resolve()) for one in (self.root, *self.others)
+        )
+
+    def with_others(self, module: ModuleType) -> ModelCode:
+        """Return this code with the folders that its main module names, if any."""
+        folders = vars(module).get(CODE_FOLDERS, ())
+        return replace(self, others=tuple(map(Path, folders)))
 
     @contextlib.contextmanager
     def running(self, what: str) -> Iterator[None]:

@@ -219,10 +219,7 @@ class Registry:
             place.mkdir(parents=True, exist_ok=True)
             version = self._reserve(name, place)
         except OSError as error:
-            raise SpecError(
-                f"{self.root}: a model's folder cannot be made there: "
-                f"{error.strerror or error}; name a folder of yours with --models-dir"
-            ) from error
+            raise _unwritable(self.root, error) from error
         try:
             with _making(version.folder):
                 yield version
@@ -338,17 +335,27 @@ class Registry:
 def _making(folder: Path) -> Iterator[None]:
     """Hold a lock on a mark in a version's folder: it goes with this process."""
     aside = folder.with_name(f".{folder.name}.making")
-    with aside.open("w") as file:
+    with aside.open("wb", buffering=0) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:  # of a file system without locks
             aside.unlink()
         else:
-            file.write(platform.node())
-            file.flush()
-            aside.rename(folder / _MAKING)  # Nobody sees it without its lock.
+            try:
+                file.write(platform.node().encode())
+                aside.rename(folder / _MAKING)  # Nobody sees it without its lock.
+            except OSError as error:
+                aside.unlink()
+                raise _unwritable(folder.parents[1], error) from error
         yield
         (folder / _MAKING).unlink(missing_ok=True)
+
+
+def _unwritable(root: Path, error: OSError) -> SpecError:
+    return SpecError(
+        f"{root}: a model's folder cannot be made there: {error.strerror or error}; "
+        "name a folder of yours with --models-dir"
+    )
 
 
 def _remove_empty(*folders: Path) -> None:

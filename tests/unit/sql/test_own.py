@@ -225,6 +225,34 @@ def test_a_module_that_gives_logits_of_classes_is_refused_before_it_is_trained(
     _prepared(session, "mine.odds.model", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("from mine.odds import loss", True),
+        ("from mine.odds import compiled as loss", True),
+        ("from .odds import loss", True),
+        ("from mine.odds import of_odds as loss", False),
+        ("from mine.odds import loss as of_odds\nloss = of_odds", True),
+        ("loss = keras.losses.BinaryCrossentropy(from_logits=True)", True),
+        ("loss: object = tf.nn.sigmoid_cross_entropy_with_logits", True),
+        ("from keras.losses import binary_crossentropy as loss", False),
+        ("from mine.round import loss", False),
+    ],
+)
+def test_a_loss_of_logits_is_refused_under_any_name(
+    session: Session, tmp_path: Path, line: str, refused: bool
+) -> None:
+    """Only a function of that name in the module itself was looked at."""
+    (tmp_path / "mine" / "odds.py").write_text(_LOGITS)
+    (tmp_path / "mine" / "round.py").write_text("from mine.round import loss\n")
+    (tmp_path / "mine" / "other.py").write_text(f"{line}\n\ndef model():\n    1\n")
+    if refused:
+        (told,) = _mistakes(session, "mine.other.model", tmp_path)
+        assert "takes logits" in told
+    else:
+        _prepared(session, "mine.other.model", tmp_path)
+
+
 def test_parts_of_other_folders_come_along(session: Session, tmp_path: Path) -> None:
     """The job said that there is no such file: only imported folders were there."""
     (tmp_path / "other").mkdir()

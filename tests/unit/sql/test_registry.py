@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -148,3 +149,20 @@ def test_a_registry_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         Registry(tmp_path / "file" / "models").adding("m"),
     ):
         pass
+
+
+def test_a_disk_that_is_full_is_named_and_nothing_stays(tmp_path: Path) -> None:
+    """The mark of a version was not written: `[Errno 28]`, and the mark stayed."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    taken = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with (
+            pytest.raises(SpecError, match=r"models: .*cannot be made there"),
+            Registry(tmp_path / "models").adding("m"),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, taken)
+    assert not list((tmp_path / "models").iterdir())

@@ -364,7 +364,7 @@ def test_a_table_of_a_schema_is_no_column_of_a_table_called_as_the_schema(
 ) -> None:
     """The answers were in a table `main`, and those in `main.people` stayed old."""
     select = "SELECT x FROM people"
-    told = "`main` is a schema; .* TO PREDICT main.people.prediction"
+    told = "`main` is a schema or database; .* TO PREDICT main.people.prediction"
     with pytest.raises(DataError, match=told):
         prepared(session, f"{select} TO PREDICT main.people USING m", tmp_path / "a")
     prepared(
@@ -373,6 +373,20 @@ def test_a_table_of_a_schema_is_no_column_of_a_table_called_as_the_schema(
     made = "CREATE TABLE main AS SELECT 1 AS guess, 0.5 AS probability"
     session.source.execute(made, most_rows=1)
     prepared(session, f"{select} TO PREDICT main.guess USING m", tmp_path / "c")
+
+
+def test_a_table_of_a_database_that_was_attached_is_no_column(
+    session: Session, tmp_path: Path
+) -> None:
+    """`TO PREDICT shop.guesses` made a table `shop` in memory, gone at the end."""
+    session.source.execute("ATTACH ':memory:' AS shop", most_rows=1)
+    told = "`shop` is a schema or database; .* TO PREDICT shop.guesses.prediction"
+    with pytest.raises(DataError, match=told):
+        prepared(
+            session,
+            "SELECT x FROM people TO PREDICT shop.guesses USING m",
+            tmp_path / "a",
+        )
 
 
 @pytest.mark.parametrize(

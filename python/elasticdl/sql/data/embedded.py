@@ -219,7 +219,12 @@ class Embedded:
         return [(name, behind) for name, behind in found]
 
     def has_schema(self, name: str) -> bool:
-        asked = "SELECT count(*) FROM duckdb_schemas() WHERE lower(schema_name) = ?"
+        # In `o.sales` a database that was attached stands for its first schema.
+        asked = (
+            "SELECT count(*) FROM (SELECT schema_name AS name FROM duckdb_schemas() "
+            "UNION ALL SELECT database_name FROM duckdb_databases()) "
+            "WHERE lower(name) = ?"
+        )
         (found,) = self.connection.execute(asked, [name.lower()]).fetchone()
         return bool(found)
 

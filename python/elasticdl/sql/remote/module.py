@@ -6,15 +6,14 @@ the module does.
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from elasticdl.errors import UserCodeError
 from elasticdl.job.spec.job import ModelSpec
 from elasticdl.job.values.file import load_values
+from elasticdl.model import user_code
+from elasticdl.model.user_code import ModelCode
 
 ZOO = "zoo"
 STUB_FILE = "statement.py"
@@ -26,6 +25,7 @@ _STUB = '''\
 from elasticdl.sql.remote import module
 
 FOLDER = {folder!r}
+CODE_FOLDERS = ({zoo!r},)  # Errors of code there are told with file and line.
 
 
 def model():
@@ -41,7 +41,7 @@ def __getattr__(name):
 
 def stub(folder: str) -> dict[str, str]:
     """Return the files of the job's model code; `folder` is from the data root."""
-    return {STUB_FILE: _STUB.format(folder=folder)}
+    return {STUB_FILE: _STUB.format(folder=folder, zoo=f"{folder}/{ZOO}")}
 
 
 def own_names(model: ModelSpec) -> list[str]:
@@ -60,40 +60,29 @@ def own_names(model: ModelSpec) -> list[str]:
 
 def load(folder: str) -> Any:
     """Return the model that the module in a folder makes."""
-    module, model = _imported(folder)
+    module, code, model = _imported(folder)
     function = model.definition.rpartition(".")[2]
-    return getattr(module, function)(**model.params)
+    with code.running(f"{function}()"):
+        return getattr(module, function)(**model.params)
 
 
 def part(folder: str, name: str) -> Any:
-    """Return what the module in a folder calls so. Raises AttributeError if nothing."""
+    """Return what the module in a folder calls so. Raises AttributeError if nothing.
+
+    What goes wrong while it is imported is a UserCodeError, also an AttributeError:
+    that would say that the module has no such part, and the job would go on without.
+    """
     if name.startswith("_"):  # Python's own questions, also before the data is there
         raise AttributeError(name)
-    module, model = _imported(folder)
+    module, code, model = _imported(folder)
     for one in _PARTS:
         wanted = getattr(model, one)
         if "." in wanted and name == type(model).model_fields[one].default:
-            return _of_other_file(wanted, model)
+            return user_code.find_symbol(code, module, wanted)
     return getattr(module, name)
 
 
-def _of_other_file(name: str, model: ModelSpec) -> Any:
-    # Never an AttributeError, which says that the module has no such part.
-    *path, symbol = name.split(".")
-    beside = model.definition.split(".")[:-2]
-    for parts in (path, [*beside, *path]):
-        if "/".join(parts) + ".py" in model.files:
-            found = getattr(importlib.import_module(".".join(parts)), symbol, None)
-            if found is None:
-                raise UserCodeError(f"`{name}`: {'/'.join(parts)}.py has no `{symbol}`")
-            return found
-    raise UserCodeError(f"`{name}`: there is no file {'/'.join(path)}.py")
-
-
-def _imported(folder: str) -> tuple[ModuleType, ModelSpec]:
+def _imported(folder: str) -> tuple[ModuleType, ModelCode, ModelSpec]:
     model = load_values(Path(folder) / "job.yaml").job.model
-    zoo = str(Path(folder, ZOO).absolute())
-    if zoo not in sys.path:
-        sys.path.insert(0, zoo)
-    importlib.invalidate_caches()
-    return importlib.import_module(model.definition.rpartition(".")[0]), model
+    code, _ = user_code.locate(Path(folder, ZOO), model.definition)
+    return user_code.import_module(code, code.main_file), code, model

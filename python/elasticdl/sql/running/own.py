@@ -19,6 +19,7 @@ from elasticdl.sql.models import OWN, ModelKind, find_model
 from elasticdl.sql.needs import sources
 from elasticdl.sql.plan import Head, TrainPlan
 from elasticdl.sql.problems import Problem, StatementError
+from elasticdl.sql.running.logits import takes_logits
 from elasticdl.sql.statements import Call, Constant, Name, Train
 
 # From the current folder here and from the data root in a cluster; then of an image.
@@ -121,21 +122,10 @@ def _files_of(name: str, definition: str) -> list[str]:
 def _takes_logits(files: dict[str, str], definition: str, loss: str) -> bool:
     """Whether a loss, or without one the model's own function, says so itself."""
     for name in (loss, definition):
-        text = next((files[f] for f in _files_of(name, definition) if f in files), "")
         symbol = name.rpartition(".")[2]
-        for one in ast.parse(text).body:
-            if isinstance(one, ast.FunctionDef | ast.ClassDef) and one.name == symbol:
-                return any(map(_is_of_logits, ast.walk(one)))
-    return False
-
-
-def _is_of_logits(node: ast.AST) -> bool:
-    if isinstance(node, ast.keyword):
-        says_yes = isinstance(node.value, ast.Constant) and node.value.value is True
-        return node.arg == "from_logits" and says_yes
-    if isinstance(node, ast.Call):
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        return str(name).endswith("cross_entropy_with_logits")
+        found = takes_logits(files, _files_of(name, definition), symbol)
+        if found is not None:
+            return found
     return False
 
 

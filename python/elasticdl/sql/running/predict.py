@@ -136,8 +136,8 @@ def _refuse_schema(session: Session, statement: Predict) -> None:
         whole = f"{table.text}.{column.text}"
         raise DataError(
             f"TO PREDICT {whole} would make a table `{table.text}` with the column "
-            f"`{column.text}`, and `{table.text}` is a schema; for its table "
-            f"`{column.text}` name the column, too: TO PREDICT {whole}.prediction"
+            f"`{column.text}`, and `{table.text}` is a schema or database; for its "
+            f"table `{column.text}` name the column, too: TO PREDICT {whole}.prediction"
         )
 
 
