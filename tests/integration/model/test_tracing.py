@@ -1,10 +1,12 @@
 """Which code AutoGraph converts: that which needs it, and no other."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.errors import UserCodeError
 from elasticdl.model.tracing import GraphFunction
+from elasticdl.model.user_code import short
 from elasticdl.worker.group.step import GroupStep, ShareBatches
 from elasticdl.worker.local.own_step import OwnStep
 from elasticdl.worker.steps.buffer_step import BufferStep
@@ -192,3 +194,19 @@ def test_a_train_step_and_a_predict_step_with_an_if_on_a_tensor(built, records, 
     assert losses[2] < losses[1] < losses[0]
     said = GraphFunction(definition.predict)(batch.features)
     np.testing.assert_allclose(said, definition.call(batch.features, training=False))
+
+
+def test_a_layers_mistake_is_told_without_what_keras_and_tensorflow_put_around_it():
+    class Branches(keras.layers.Layer):
+        def call(self, x):
+            if tf.reduce_sum(x) > 0:
+                return x
+            return -x
+
+    layer = Branches()
+    with pytest.raises(TypeError) as raised:
+        GraphFunction(layer)(tf.zeros([3, 2]))
+    told = short(raised.value)
+    assert "symbolic `tf.Tensor` as a Python `bool`" in told
+    assert "Arguments received" not in told
+    assert "\x1b" not in told
