@@ -43,9 +43,24 @@ class GraphFunction:
             return how(self._function)
         try:
             return how(self._function)
-        except TypeError as error:  # a tensor as a bool, a range, or to iterate over
+        except Exception as error:
+            if not _may_need_conversion(error):
+                raise
             log.debug("traced once more, with AutoGraph: %s", error)
         converted = tf.function(self._python, **self._options)
         result = how(converted)
         self._function, self._converts = converted, True
         return result
+
+
+def _may_need_conversion(error: BaseException) -> bool:
+    """Return whether an error is, or was made of, what Python raises of a tensor.
+
+    Of a tensor as a bool, a range, or to iterate over: always a TypeError. Whoever
+    called the user's function may have told it in words of their own, as
+    `user_code.running` does of a loss or a train_step.
+    """
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, TypeError):
+        found = found.__cause__ or found.__context__
+    return found is not None

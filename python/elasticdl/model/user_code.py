@@ -28,6 +28,8 @@ _LONGEST_MESSAGE = 400  # A message of one line; the log has the rest.
 _OWN_PACKAGE = Path(__file__).resolve().parents[1]
 _NOISE = re.compile(r'File ".*", line \d+|Graph execution|Detected at node|\[\[\{\{')
 _NODE = re.compile(r"\{\{function_node [^}]*\}\}\s*")
+_ARGUMENTS = re.compile(r"\n\s*\n *Arguments received by ")
+_BOLD = re.compile(r"\x1b\[[0-9;]*m")
 _IN_TEXT = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 
 
@@ -115,11 +117,14 @@ class ModelCode:
 
 def short(error: BaseException) -> str:
     """Return an exception's text in one line, without TensorFlow's traces."""
-    text = str(error)
+    # Keras says at the end with which tensors a layer was called, and TensorFlow's
+    # trace has a margin.
+    text = _ARGUMENTS.split(str(error))[0]
     if "in user code:" in text:
         # TensorFlow quotes the trace first and the message last.
         text = text.rstrip().rsplit("\n\n", 1)[-1]
     # What a tf.py_function raised comes with a trace and with TensorFlow's names.
+    text = _BOLD.sub("", text)
     text = _NODE.sub("", text.split("\nTraceback (most recent call last)")[0])
     lines = [
         line.strip()

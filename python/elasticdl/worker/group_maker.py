@@ -40,6 +40,7 @@ from elasticdl.worker.life import WorkerLife
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.shows import Shows
 from elasticdl.worker.steps.learning_rate import LearningRate
+from elasticdl.worker.steps.step import TRACED
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import TaskStream
 from elasticdl.worker.trainer import InModel
@@ -162,7 +163,8 @@ class GroupMaker:
             skip_nan=skip_nan,
             taps=life.inter_op_threads > 1,
         )
-        step.trace(around.batch.features, around.batch.labels)
+        with definition.code.running(TRACED):
+            step.trace(around.batch.features, around.batch.labels)
         whole = LocalState(definition.model, optimizer, definition.optimizer_json())
         state = MemberState(definition.model, optimizer)
         checkpoints = LocalCheckpoints(

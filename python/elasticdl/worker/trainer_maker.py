@@ -36,6 +36,7 @@ from elasticdl.worker.ps.transfer import Transfer
 from elasticdl.worker.steps.choice import choose_step
 from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.steps.loss_scale import LossScale
+from elasticdl.worker.steps.step import TRACED
 from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.trainer import Trainer
 from elasticdl.worker.untrained import UntrainedVariables
@@ -80,11 +81,13 @@ class TrainerMaker:
         beside: Sequence[keras.optimizers.Optimizer] = ()
         if definition.trains_itself:
             step = OwnStep(definition)
-            step.trace(batch.features, batch.labels)
+            with definition.code.running(TRACED):
+                step.trace(batch.features, batch.labels)
             beside = other_optimizers(definition.model)
         else:
             step = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
-            step.kinds(batch.features, batch.labels)
+            with definition.code.running(TRACED):
+                step.kinds(batch.features, batch.labels)
         state = LocalState(
             definition.model, optimizer, definition.optimizer_json(), beside=beside
         )
@@ -114,12 +117,13 @@ class TrainerMaker:
         pull_steps = 1 if sync else spec.worker.pull_steps
         scale = LossScale.of(definition.optimizer)
         optimizer = without_loss_scale(definition.optimizer)
-        step, kinds = choose_step(
-            definition,
-            (batch.features, batch.labels),
-            optimizer=optimizer if pull_steps > 1 else None,
-            scale=scale,
-        )
+        with definition.code.running(TRACED):
+            step, kinds = choose_step(
+                definition,
+                (batch.features, batch.labels),
+                optimizer=optimizer if pull_steps > 1 else None,
+                scale=scale,
+            )
         variables = trainable_variables(definition.model)
         named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
         layout = place(layout_variables(variables, named), spec.ps.replicas)

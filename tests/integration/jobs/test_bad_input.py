@@ -14,7 +14,7 @@ def job(job):
 
     def make(name, **changes):
         few = {"worker": {"replicas": 1}}
-        if changes.get("strategy") != "allReduce":
+        if changes.get("strategy", "parameterServer") == "parameterServer":
             few["ps"] = {"replicas": 1}
         return job(name, **{**few, **changes})
 
@@ -47,6 +47,23 @@ def with_vector_loss(net):
     return net.replace("tf.reduce_mean(", "(")
 
 
+def with_a_layer_that_branches(net):
+    layer = """
+
+class Branches(keras.layers.Layer):
+    def call(self, x, training=False):
+        if training and tf.reduce_sum(x) > 0:
+            return x * 2.0
+        return x
+
+
+def custom_model():
+"""
+    begin, rest = net.split("\n\ndef custom_model():\n")
+    begins_at = "keras.Input((64,)),"
+    return begin + layer + rest.replace(begins_at, f"{begins_at} Branches(),")
+
+
 def with_nan_loss(net):
     return net.replace(
         "return tf.reduce_mean(", "return float('nan') * tf.reduce_mean("
@@ -65,6 +82,20 @@ def test_a_model_function_that_raises_and_a_loss_of_the_wrong_shape(job, net):
     vector = job("vector-loss", **model(with_vector_loss(net)))
     ends_with(raises, ExitCode.USER_CODE, "division by zero", "net.py")
     ends_with(vector, ExitCode.USER_CODE, "reduce_mean")
+
+
+@pytest.mark.parametrize("strategy", ["local", "parameterServer", "allReduce"])
+def test_what_cannot_be_traced_is_told_with_its_line_at_the_first_try(
+    job, net, strategy
+):
+    # Only a step's `call` has training=True: the model is built without an error.
+    one = job(
+        f"branches-{strategy.lower()}",
+        strategy=strategy,
+        **model(with_a_layer_that_branches(net)),
+    )
+    ends_with(one, ExitCode.USER_CODE, "in call", "net.py", "as a Python `bool`")
+    assert "takes its place" not in one.output
 
 
 def test_nan_loss_stops_the_job_or_the_batch_is_skipped(job, net):

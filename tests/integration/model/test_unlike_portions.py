@@ -99,3 +99,35 @@ def test_no_mean_is_refused_where_portions_are_alike(make, loss):
 def test_a_mean_over_records_is_taken_with_labels_that_are_changed(make, loss):
     for seed in range(4):
         tried(make, loss, seed)
+
+
+class Restored(keras.layers.Layer):
+    """Adds what is lost of its first input as a loss without labels."""
+
+    def __init__(self, of):
+        super().__init__()
+        self.of = of
+
+    def call(self, pair):
+        self.add_loss(self.of(tf.square(pair[0] - pair[1])))
+        return pair[1]
+
+
+def restoring(of, seed):
+    keras.utils.set_random_seed(seed)
+    drawn = np.random.default_rng(seed)
+    given = keras.Input((6,))
+    restored = keras.layers.Dense(6)(keras.layers.Dense(3)(given))
+    model = keras.Model(given, Restored(of)([given, restored]))
+    definition = Definition(model, lambda labels, said: tf.add_n(model.losses))
+    features = tf.constant(drawn.normal(size=(RECORDS, 6)), tf.float32)
+    # Labels that no loss sees are in the records all the same.
+    for labels in (None, tf.constant(drawn.integers(0, 10, RECORDS))):
+        refuse_uneven(definition, features, labels)
+
+
+def test_a_loss_without_labels_that_is_no_mean_is_refused():
+    for seed in range(4):
+        with pytest.raises(UserCodeError, match="expected their mean"):
+            restoring(lambda each: tf.sqrt(tf.reduce_mean(each)), seed)
+    restoring(tf.reduce_mean, 0)

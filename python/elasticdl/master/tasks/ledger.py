@@ -9,10 +9,9 @@ Wherever `now` is asked for it is Unix seconds: deadlines survive a restart.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +25,7 @@ from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.journal_files import Event
 from elasticdl.master.tasks.notes import Notes
 from elasticdl.master.tasks.queue import LeasedTask, QueuedTask, TaskQueue
-from elasticdl.master.tasks.queue_plan import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan, differences
 
 F = TypeVar("F", bound=Fact)
 
@@ -111,9 +110,8 @@ class Ledger:
             self._do({"k": "plan", "plan": plan.to_json()})
         elif self.plan != replace(plan, epochs=self.plan.epochs):
             raise JournalError(
-                f"the journal was begun with {_summary(self.plan)}, now there is "
-                f"{_summary(plan)}{_other_source(self.plan, plan)}; put the old data "
-                "and settings back, or start afresh with --restart"
+                f"the journal was begun with {differences(self.plan, plan)}; put the "
+                "old data and settings back, or start afresh with --restart"
             )
         elif self.plan.epochs != plan.epochs:
             self.set_epochs(plan.epochs)
@@ -476,22 +474,3 @@ class Ledger:
         if state["plan"]:
             self._on_plan(state)
             self._tasks.load_state(state["queue"])
-
-
-def _other_source(before: QueuePlan, now: QueuePlan) -> str:
-    """Return the first source that changed; "" if none did."""
-    for old, new in itertools.zip_longest(before.shards, now.shards):
-        if old != new:
-            was = f"{old.source} had {old.num_records} records" if old else "nothing"
-            is_ = f"{new.source} has {new.num_records}" if new else "nothing"
-            return f". First difference: {was}, now {is_}"
-    return ""
-
-
-def _summary(plan: QueuePlan) -> str:
-    tree = asdict(plan)
-    tree.pop("shards")
-    settings = ", ".join(f"{key}={value}" for key, value in tree.items())
-    return (
-        f"{plan.records_per_epoch} records in {len(plan.shards)} sources ({settings})"
-    )

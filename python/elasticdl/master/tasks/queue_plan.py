@@ -7,6 +7,8 @@ replicas.
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -56,3 +58,41 @@ class QueuePlan:
         if applied >= records:
             return records
         return applied if self.elastic else applied - applied % self.batch_size
+
+
+# Which fields of the specification say what a plan has.
+_FIELDS = {
+    "batch_size": "training.globalBatchSize, else training.batchSize",
+    "batches_per_task": "training.batchesPerTask",
+    "max_steps": "training.maxSteps",
+    "shuffle": "data.shuffle",
+    "seed": "training.seed",
+    "elastic": "training.globalBatchSize: elastic",
+}
+
+
+def differences(before: QueuePlan, now: QueuePlan) -> str:
+    """Return in words what a journal's plan had, and in what another one differs."""
+    had, has = before.to_json(), now.to_json()
+    changed = [
+        f"{field} {json.dumps(had[name])}, now {json.dumps(has[name])}"
+        for name, field in _FIELDS.items()
+        if had[name] != has[name]
+    ]
+    if before.shards != now.shards:
+        changed.insert(0, f"now there is {_size(now)}{_other_source(before, now)}")
+    return f"{_size(before)}; {'; '.join(changed)}"
+
+
+def _size(plan: QueuePlan) -> str:
+    return f"{plan.records_per_epoch} records in {len(plan.shards)} sources"
+
+
+def _other_source(before: QueuePlan, now: QueuePlan) -> str:
+    """Return the first source that changed; "" if none did."""
+    for old, new in itertools.zip_longest(before.shards, now.shards):
+        if old != new:
+            was = f"{old.source} had {old.num_records} records" if old else "nothing"
+            is_ = f"{new.source} has {new.num_records}" if new else "nothing"
+            return f". First difference: {was}, now {is_}"
+    return ""

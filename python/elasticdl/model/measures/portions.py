@@ -5,9 +5,9 @@ what each portion's loss weighs, and which state is a count. Called by the worke
 strategy allReduce, before they train and in their step. Changes no variable.
 
 What Keras divides a loss by is known for its own losses. Of anything else a batch is
-tried, whole and in two portions, also with labels that make these unlike: what is no
-mean over records is refused, since it would train another model on two workers than on
-one.
+tried, whole and in two portions, also with labels, or features, that make these unlike:
+what is no mean over records is refused, since it would train another model on two
+workers than on one.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     statistics of BatchNormalization.
     """
     seeds = [v.variable for v in non_trainable(definition.model).own if is_seed(v)]
+    added: list[Any] = []
 
     def one(features: Any, labels: Any, draw: Any = 0) -> Any:
         # Regularisers ask the scope for the values.
@@ -130,13 +131,14 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
             out = definition.call(features, training=False)
             loss = definition.training_loss(features, labels, out)
             weight = definition.loss_divisor(labels, out)
+            added[:] = definition.model.losses
             return loss, tf.constant(-1.0) if weight is None else weight
 
     traced = GraphFunction(one, reduce_retracing=True)
     bound = _ROUNDING_16 if _is_16_bits(definition.model) else _ROUNDING
     _refuse_differing(traced, features, labels, bound=bound, told=logging.WARNING)
-    for unlike in _unlike(labels):
-        _refuse_differing(traced, features, unlike, bound=bound)
+    for unlike in _unlike(features, labels, adds=bool(added)):
+        _refuse_differing(traced, *unlike, bound=bound)
 
 
 def _refuse_differing(
@@ -175,18 +177,23 @@ def _refuse_differing(
     )
 
 
-def _unlike(targets: Any) -> list[Any]:
-    """Return targets whose portions are unlike, if there are labels to change.
+def _unlike(features: Any, targets: Any, *, adds: bool) -> list[Any]:
+    """Return features and targets whose portions are unlike, if any can be changed.
 
-    A mean over records is one of any labels. What divides by the sum of the labels, as
+    A mean over records is one of any records. What divides by the sum of the labels, as
     Dice, or takes a root, is as good as one while portions are much alike, as those of
-    a batch in no order are before the first step.
+    a batch in no order are before the first step. Where no label can be changed, or
+    `adds`: layers add to the loss, which see none, it is features that are.
     """
     labels, weights = parted(targets)
-    if not any(map(_is_changed, tf.nest.flatten(labels))):
-        return []
-    changed = tf.nest.map_structure(_changed, labels)
-    return [changed if weights is None else Weighted(changed, weights)]
+    found = []
+    if any(map(_is_changed, tf.nest.flatten(labels))):
+        changed = tf.nest.map_structure(_changed, labels)
+        given = changed if weights is None else Weighted(changed, weights)
+        found.append((features, given))
+    if adds or not found:
+        found.append((tf.nest.map_structure(_changed, features), targets))
+    return found
 
 
 def _is_changed(labels: Any) -> bool:
@@ -196,7 +203,7 @@ def _is_changed(labels: Any) -> bool:
 
 
 def _changed(labels: Any) -> Any:
-    """Return labels of which the first portion has others, such as may well be."""
+    """Return labels, or features, that may well be, others in the first portion."""
     if not _is_changed(labels):
         return labels
     two = bool(tf.reduce_all((labels == 0) | (labels == 1)))

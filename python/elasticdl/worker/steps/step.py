@@ -26,6 +26,8 @@ from elasticdl.worker.steps.packing import Arena, Gradient, RowGradient
 
 log = logging.getLogger(__name__)
 
+# What is run of the user's code where a step is traced: the model's call and its loss.
+TRACED = "a training step"
 Tensors = Any  # a tensor, or a nest of them as the user's feed gives it
 
 
