@@ -93,6 +93,12 @@ class _Statement:
     def parse(self) -> Statement | None:
         """Return the statement, or None where `problems` says why there is none."""
         at = self._reader.at(self._cut.begin, 1)
+        if (slip := cutting.misspelt(self._cut)) is not None:
+            token, meant = slip
+            place = self._reader.at(token.begin, len(token.word))
+            said = f"`TO {token.word}`: did you mean `TO {meant}`?"
+            self.problems.append(Problem(place, said))
+            return None
         if self._cut.part is Part.PLAIN:
             try:
                 return self._about_models()

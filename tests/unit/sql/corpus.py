@@ -151,6 +151,8 @@ GOOD: list[tuple[str, str, tuple[str, ...]]] = [
     ("DropModel", "DROP MODEL m@1;", ALL),
     ("DropModel", "DROP MODEL IF EXISTS m", ALL),
     # The engine's own.
+    ("Plain", "SELECT a FROM t WHERE b SIMILAR TO trains", ALL),
+    ("Plain", "SELECT a FROM t WHERE b < c - INTERVAL '1 2' DAY TO HOUR", ALL),
     ("Plain", "SELECT 1", ALL),
     ("Plain", "ALTER TABLE x RENAME TO train", ALL),
     ("Plain", "ALTER TABLE x RENAME TO predict", ALL),
@@ -209,6 +211,9 @@ BAD: list[tuple[str, str]] = [
     (_T + "LABEL y INTO m ¦INTO n", "INTO is there twice"),
     (_T + "WITH train.epoch=1 ¦WITH train.epoch=2 LABEL y INTO m",
      "WITH is there twice"),
+    ("SELECT * FROM t TO ¦TRIAN DNNClassifier LABEL y INTO m",
+     "did you mean `TO TRAIN`?"),
+    ("SELECT * FROM t TO ¦predct t.y USING m", "did you mean `TO PREDICT`?"),
     (_T + "¦LABELL y INTO m", "did you mean `LABEL`?"),
     (_T + "¦COLUMNS a LABEL y INTO m", "did you mean `COLUMN`?"),
     (_T + "LABEL y INTO m ¦extra", "expected WITH, COLUMN, LABEL, INTO or the end"),

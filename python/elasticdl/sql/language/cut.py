@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from elasticdl.job.spec.problems import nearest
 from elasticdl.sql.problems import Problem, StatementError, position
 
 # The product's name of an engine, and sqlglot's.
@@ -93,6 +94,26 @@ def begun(text: str, engine: str) -> list[Token]:
     One in a quote, a comment or the body of a trigger is none of its end.
     """
     return _statements(tokenize(text, engine))[1]
+
+
+def misspelt(one: Cut) -> tuple[Token, str] | None:
+    """Return the word behind TO in a query that is nearly one of ours, and that one.
+
+    No engine has TO in a query's own grammar but in SIMILAR TO and DAY TO HOUR.
+    """
+    query = one.words[0].word in _QUERIES
+    if not query or one.part not in (Part.PLAIN, Part.LABEL):
+        return None
+    depth = 0
+    for before, token, following in zip(
+        one.words, one.words[1:], one.words[2:], strict=False
+    ):
+        depth += (token.word in (*_OPEN,)) - (token.word in (*_CLOSE,))
+        if token.word == "TO" and before.word != "SIMILAR" and not depth:
+            meant = nearest(following.word, _VERBS) if following.word else None
+            if meant is not None:
+                return following, meant
+    return None
 
 
 def changes(tokens: list[Token]) -> bool:
