@@ -161,8 +161,10 @@ class Registry:
         self.root = root
 
     def names(self) -> list[str]:
-        """Return the models' names, in order."""
+        """Return the models' names, in order. Raises SpecError for what is a file."""
         if not self.root.is_dir():
+            if self.root.exists():
+                raise SpecError(f"{self.root} is a file; expected a folder of models")
             return []
         return sorted(p.name for p in self.root.iterdir() if self._versions(p.name))
 

@@ -166,3 +166,12 @@ def test_a_disk_that_is_full_is_named_and_nothing_stays(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, taken)
     assert not list((tmp_path / "models").iterdir())
+
+
+def test_a_file_in_the_place_of_the_registry_is_no_registry_without_models(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "models"
+    place.write_text("")
+    with pytest.raises(SpecError, match="models is a file; expected a folder"):
+        Registry(place).names()
