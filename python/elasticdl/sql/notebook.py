@@ -10,16 +10,18 @@ from __future__ import annotations
 import argparse
 import html
 import os
+import re
 import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from elasticdl.errors import JobError, SpecError
+from elasticdl.errors import ElasticDLError, JobError, SpecError
 from elasticdl.job import names
-from elasticdl.job.status import JobReport
+from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.words import JobState
 from elasticdl.sql.data.source import open_source
@@ -42,7 +44,10 @@ if TYPE_CHECKING:
 _MODELS_DIR = "~/.elasticdl/models"
 _JOBS_DIR = "~/.elasticdl/jobs"
 _NO_EXPANSION = "_ipython_magic_no_var_expand"  # As IPython looks for it.
+_RENDERED = "_render_traceback_"  # As IPython looks for it.
+_OPTION = re.compile(r"\s*--?[a-z]")
 _WAIT_SECONDS = 0.5
+_TOLD_SECONDS = 5.0  # Between two lines of how far a job is.
 _ALL_ROWS = 2**31 - 2  # As many as a driver can be asked for.
 
 
@@ -174,7 +179,13 @@ def load_ipython_extension(ipython: Any) -> None:
 
     def elasticdl(line: str, cell: str | None = None) -> Answers:
         # The options may have `{url}` of the notebook, a statement's text is its own.
-        return magic(line if cell is None else ipython.var_expand(line), cell)
+        try:
+            return magic(line if cell is None else ipython.var_expand(line), cell)
+        except ElasticDLError as error:
+            # IPython asks for it: the user's mistake, not our calls.
+            shown = [f"error: {error}"]
+            setattr(error, _RENDERED, lambda: shown)
+            raise
 
     setattr(elasticdl, _NO_EXPANSION, True)
     ipython.register_magic_function(elasticdl, "line_cell", "elasticdl")
@@ -191,6 +202,11 @@ class _Line(argparse.ArgumentParser):
 def magic(line: str, cell: str | None = None) -> Answers:
     """Run a cell's statements; a line alone is a statement itself."""
     if cell is None:
+        if _OPTION.match(line):  # The engine would take it for a comment.
+            raise SpecError(
+                f"%elasticdl {line.strip()}: got options on the line of a statement; "
+                "write them behind %%elasticdl, and the statement below"
+            )
         return sql(line)
     parser = _Line("%%elasticdl", add_help=False, allow_abbrev=False)
     parser.add_argument("--db", default="")
@@ -232,10 +248,15 @@ def _run_here(values: ValuesFile, environ: dict[str, str], jobs: Path) -> JobRep
     launcher = client.launch(
         values, environ=environ, jobs_dir=jobs, restart=True, free_name=True
     )
+    told, last = time.monotonic(), ""
     try:
         while (outcome := launcher.wait(_WAIT_SECONDS)) is None:
             for notice in launcher.take_notices():
                 _say(str(notice))
+            line = _progress(launcher.status)
+            if line != last and time.monotonic() - told >= _TOLD_SECONDS:
+                told, last = time.monotonic(), line
+                _say(line)
     except KeyboardInterrupt:
         launcher.stop("stopped in the notebook")
         while launcher.wait(_WAIT_SECONDS) is None:
@@ -248,6 +269,22 @@ def _run_here(values: ValuesFile, environ: dict[str, str], jobs: Path) -> JobRep
     logs = launcher.job_dir.logs_dir
     name = launcher.spec.name
     raise JobError(f"job {name} did not succeed: {why} (logs: {logs})")
+
+
+def _progress(status: JobStatus | None) -> str:
+    """Return in a line how far a job is."""
+    if status is None:
+        return "starting"
+    progress = status.progress
+    total = progress.records_per_epoch * progress.epochs
+    parts = [str(status.state)]
+    if progress.records_done and total:
+        parts.append(f"{progress.records_done / total:.0%} of the records")
+    if progress.steps:
+        parts.append(f"step {progress.steps:,}")
+    if status.last_loss is not None:
+        parts.append(f"loss {status.last_loss:.4g}")
+    return ", ".join(parts)
 
 
 def _text(answer: Answer) -> str:

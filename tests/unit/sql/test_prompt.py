@@ -207,6 +207,23 @@ def test_no_sign_of_a_statement_is_the_notebooks(in_cell: bool, tmp_path: Path) 
     assert shell.run(*given).rows == ((*texts, "a {x}", 1),)
 
 
+def test_options_on_the_line_of_a_statement_are_no_comment_of_it() -> None:
+    shell = Shell()
+    elasticdl.load_ipython_extension(shell)
+    with pytest.raises(SpecError, match="write them behind %%elasticdl"):
+        shell.run("--models-dir m SHOW MODELS")
+
+
+def test_a_notebook_shows_a_mistake_and_not_the_calls_that_found_it() -> None:
+    shell = Shell()
+    elasticdl.load_ipython_extension(shell)
+    with pytest.raises(SpecError) as caught:
+        shell.run("", "SELECT 1 AS a TO TRIAN DNNClassifier LABEL a INTO m")
+    # As IPython asks for what it shows.
+    (shown,) = getattr(caught.value, "_render_traceback_")()  # noqa: B009
+    assert shown.startswith("error: line 1, column 18: `TO TRIAN`: did you mean")
+
+
 def test_a_wrong_statement_raises_in_python(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="did you mean `DNNClassifier`"):
         notebook.sql(
