@@ -23,6 +23,8 @@ class Role(enum.StrEnum):
 # What a task's predictions are called (worker/uses/prediction_files.py).
 PREDICTION_FILE = re.compile(r"part-[0-9]{6,}\.(parquet|jsonl)")
 
+ZOO_NAME = "model_zoo"  # as a module may call its zoo, whatever its folder is called
+
 # Environment of every role's process; read in `*/main.py` alone. Never in `argv`: other
 # users of a machine can read that.
 ENV_JOB_DIR = "ELASTICDL_JOB_DIR"

@@ -211,7 +211,7 @@ BAD: list[tuple[str, str]] = [
     (_T + "LABEL y INTO m ¦INTO n", "INTO is there twice"),
     (_T + "WITH train.epoch=1 ¦WITH train.epoch=2 LABEL y INTO m",
      "WITH is there twice"),
-    ("SELECT * FROM t TO ¦TRIAN DNNClassifier LABEL y INTO m",
+    ("SELECT * FROM t TO ¦TRAIM DNNClassifier LABEL y INTO m",
      "did you mean `TO TRAIN`?"),
     ("SELECT * FROM t TO ¦predct t.y USING m", "did you mean `TO PREDICT`?"),
     (_T + "¦LABELL y INTO m", "did you mean `LABEL`?"),

@@ -265,3 +265,24 @@ def test_parts_of_other_folders_come_along(session: Session, tmp_path: Path) -> 
     shutil.rmtree(tmp_path / "version")
     (told,) = _mistakes(session, clauses.format("loses"), tmp_path)
     assert "there is no file other/loses.py" in told
+
+
+def test_what_a_module_imports_of_model_zoo_goes_along_whatever_the_zoo_is_called(
+    tmp_path: Path,
+) -> None:
+    for name, text in {
+        "mine/net.py": "from model_zoo.other import parts\nfrom model_zoo import third",
+        "other/parts.py": "from model_zoo.deep.down import x",
+        "deep/down.py": "x = 1",
+        "third.py": "",
+        "fourth/parts.py": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n\ndef model():\n    return 1\n")
+    files = find_own("mine.net.model", [tmp_path]).files
+    assert sorted(files) == [
+        "deep/down.py",
+        "mine/net.py",
+        "other/parts.py",
+        "third.py",
+    ]

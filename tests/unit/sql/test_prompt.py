@@ -218,10 +218,10 @@ def test_a_notebook_shows_a_mistake_and_not_the_calls_that_found_it() -> None:
     shell = Shell()
     elasticdl.load_ipython_extension(shell)
     with pytest.raises(SpecError) as caught:
-        shell.run("", "SELECT 1 AS a TO TRIAN DNNClassifier LABEL a INTO m")
+        shell.run("", "SELECT 1 AS a TO TRAIM DNNClassifier LABEL a INTO m")
     # As IPython asks for what it shows.
     (shown,) = getattr(caught.value, "_render_traceback_")()  # noqa: B009
-    assert shown.startswith("error: line 1, column 18: `TO TRIAN`: did you mean")
+    assert shown.startswith("error: line 1, column 18: `TO TRAIM`: did you mean")
 
 
 def test_a_wrong_statement_raises_in_python(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticdl.errors import SpecError
+from elasticdl.job.names import ZOO_NAME
 from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.sql import attributes, flags
 from elasticdl.sql.models import OWN, ModelKind, find_model
@@ -23,7 +24,7 @@ from elasticdl.sql.running.logits import takes_logits
 from elasticdl.sql.statements import Call, Constant, Name, Train
 
 # From the current folder here and from the data root in a cluster; then of an image.
-ROOTS = (Path(), Path("model_zoo"), Path("/model_zoo"))
+ROOTS = (Path(), Path(ZOO_NAME), Path("/model_zoo"))
 # Compared with the data; an argument too, where the function has it.
 COUNTS = ("num_classes", "n_classes")
 # What COLUMN may do for a whole module: columns come as they are.
@@ -202,7 +203,7 @@ def _beside(root: Path, file: Path) -> dict[str, str]:
         if name in found:
             continue
         found[name] = _read(one)
-        for top in _imported(found[name]):
+        for top in _imported(found[name], root):
             to_read += _modules(root, root / top)
             to_read += filter(Path.is_file, [root / f"{top}.py"])
     return dict(sorted(found.items()))
@@ -220,8 +221,11 @@ def _modules(root: Path, folder: Path) -> list[Path]:
     return [*below, *filter(Path.is_file, above)] if folder.is_dir() else []
 
 
-def _imported(text: str) -> set[str]:
-    """Return the first parts of the names of modules that a text imports."""
+def _imported(text: str, root: Path) -> set[str]:
+    """Return the first parts of the names of modules that a text imports.
+
+    A zoo may be called `model_zoo` in it, whatever its folder is called.
+    """
     try:
         tree = ast.parse(text)
     except SyntaxError:  # of a module that perhaps nobody imports
@@ -231,7 +235,9 @@ def _imported(text: str) -> set[str]:
         if isinstance(one, ast.Import):
             names |= {alias.name for alias in one.names}
         elif isinstance(one, ast.ImportFrom) and one.module and not one.level:
-            names.add(one.module)
+            names |= {f"{one.module}.{alias.name}" for alias in one.names}
+    if not (root / ZOO_NAME).is_dir():
+        names = {name.removeprefix(f"{ZOO_NAME}.") for name in names}
     return {name.partition(".")[0] for name in names}
 
 
