@@ -9,6 +9,7 @@ protocol.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -132,6 +133,10 @@ class _Code:
 
     def describe(self, what: str, error: BaseException) -> str:
         return f"{what}: {error!r}"
+
+    @contextlib.contextmanager
+    def running(self, what: str) -> Iterator[None]:
+        yield
 
 
 class ToyReader:
