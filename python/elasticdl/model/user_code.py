@@ -24,7 +24,7 @@ from elasticdl.errors import ElasticDLError, UserCodeError
 from elasticdl.job.names import ZOO_NAME
 from elasticdl.model import classic_names
 
-CODE_FOLDERS = "CODE_FOLDERS"  # Of a module that loads others by itself.
+CODE_FOLDERS = "_CODE_FOLDERS"  # Of a module that loads others by itself.
 _LONGEST_MESSAGE = 400  # A message of one line; the log has the rest.
 _OWN_PACKAGE = Path(__file__).resolve().parents[1]
 _NOISE = re.compile(r'File ".*", line \d+|Graph execution|Detected at node|\[\[\{\{')

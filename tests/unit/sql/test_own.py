@@ -230,6 +230,7 @@ def test_a_module_that_gives_logits_of_classes_is_refused_before_it_is_trained(
     [
         ("from mine.odds import loss", True),
         ("from mine.odds import compiled as loss", True),
+        ("from model_zoo.mine.odds import compiled as loss", True),
         ("from .odds import loss", True),
         ("from mine.odds import of_odds as loss", False),
         ("from mine.odds import loss as of_odds\nloss = of_odds", True),

@@ -25,7 +25,7 @@ _STUB = '''\
 from elasticdl.sql.remote import module
 
 FOLDER = {folder!r}
-CODE_FOLDERS = ({zoo!r},)  # Errors of code there are told with file and line.
+_CODE_FOLDERS = ({zoo!r},)  # Errors of code there are told with file and line.
 
 
 def model():

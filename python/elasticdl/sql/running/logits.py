@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from elasticdl.job.names import ZOO_NAME
+
 _MOST_STEPS = 10  # From name to name; modules may import each other in a circle.
 
 
@@ -48,13 +50,11 @@ def _made(one: ast.stmt, symbol: str) -> ast.AST | None:
     """Return what a line makes of that name: a function, a class, a value."""
     if isinstance(one, ast.FunctionDef | ast.ClassDef):
         return one if one.name == symbol else None
-    targets = one.targets if isinstance(one, ast.Assign) else []
-    if isinstance(one, ast.AnnAssign):
-        targets = [one.target]
-    names = [target.id for target in targets if isinstance(target, ast.Name)]
-    if symbol not in names:
+    if not isinstance(one, ast.Assign | ast.AnnAssign):
         return None
-    return one.value if isinstance(one, ast.Assign | ast.AnnAssign) else None
+    targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    return one.value if symbol in names else None
 
 
 def _imported(
@@ -65,6 +65,8 @@ def _imported(
     parts = of.module.split(".") if of.module else []
     if of.level:
         parts = [*place.split("/")[: -of.level], *parts]
+    elif parts[:1] == [ZOO_NAME] and not any(one.startswith(ZOO_NAME) for one in files):
+        parts = parts[1:]  # so the zoo is called in it, whatever its folder is
     path = "/".join(parts)
     places = [one for one in (f"{path}.py", f"{path}/__init__.py") if one in files]
     return bool(_asked(files, places, name, steps))
