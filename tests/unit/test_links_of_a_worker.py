@@ -16,6 +16,7 @@ from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import MANIFEST
 from elasticdl.errors import CheckpointError, ElasticDLError
 from elasticdl.job import folder
+from elasticdl.job.in_force import in_force, put_in_force
 from elasticdl.job.names import JobDir
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.master.pod import prepare
@@ -162,14 +163,14 @@ def test_a_document_that_is_a_link_is_not_written_through(
     own: JobDir, other: JobDir, name: str
 ) -> None:
     folder.fill(other, values())
-    folder.put_in_force(other, values().job)
+    put_in_force(other, values().job)
     (other.root / "report.json").write_text("{}")
     before = everything(other.root)
     (own.root / name).symlink_to(other.root / name)
     folder.fill(own, spec_document())
     (own.root / name).unlink(missing_ok=True)
     (own.root / name).symlink_to(other.root / name)
-    folder.put_in_force(own, spec_document().job)
+    put_in_force(own, spec_document().job)
     assert everything(other.root) == before
 
 
@@ -190,7 +191,7 @@ def test_another_jobs_specification_and_report_are_not_read(
     """What is read would be put in force where this job's workers can see it."""
     volume = Volume(tmp_path)
     volume.start("a")
-    folder.put_in_force(other, values(env={"PASSWORD": "x"}).job)
+    put_in_force(other, values(env={"PASSWORD": "x"}).job)
     own = volume.job_dir
     own.in_force_file.unlink(missing_ok=True)
     own.in_force_file.symlink_to(other.in_force_file)
@@ -208,7 +209,7 @@ def test_a_pipe_in_the_place_of_a_document_holds_no_master_up(own: JobDir) -> No
         os.mkfifo(file)
     assert folder.read_report(own) is None
     with pytest.raises(ElasticDLError, match="is no file"):
-        folder.in_force(own)
+        in_force(own)
 
 
 def test_a_history_that_is_a_link_has_nothing_appended_cut_or_copied(
@@ -305,12 +306,12 @@ def test_the_folder_itself_may_be_a_link(tmp_path: Path, own: JobDir) -> None:
     link = JobDir(tmp_path / "link")
     link.root.symlink_to(own.root)
     folder.fill(link, spec_document())
-    folder.put_in_force(link, spec_document().job)
+    put_in_force(link, spec_document().job)
     journaled(link.journal_dir)
     append(link.history_file, b"{}\n", b"\n", root=link.root)
     append(link.tensorboard_dir / "events", b"e", root=link.root)
     path = write(link.checkpoints_dir, 4)
-    assert folder.in_force(own) == spec_document().job
+    assert in_force(own) == spec_document().job
     assert (own.model_dir / "m.py").read_text() == "print()"
     assert store.read_manifest(path, root=link.root).version == 4
     assert shelf.newest(own.checkpoints_dir)[1].version == 4

@@ -22,7 +22,8 @@ from types import MappingProxyType
 
 from elasticdl.beneath import opened
 from elasticdl.errors import ElasticDLError, JobError
-from elasticdl.job.folder import ASIDE_MARK, Condition, JobLock, in_force, inspect
+from elasticdl.job.folder import ASIDE_MARK, Condition, JobLock, inspect
+from elasticdl.job.in_force import in_force
 from elasticdl.job.names import JobDir
 
 # What `interrupted` shows may only be waiting to be launched again.

@@ -178,27 +178,6 @@ def move_aside(root: Path) -> Path:
     return places[0]
 
 
-def put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
-    """Write the specification that replicas read from now on. Raises OSError."""
-    text = dump_values(ValuesFile(kind="job", job=spec))
-    write_whole(job_dir.in_force_file, text, durable=True)
-
-
-def in_force(job_dir: JobDir) -> JobSpec:
-    """Return the specification in force, regardless of later edits of the values file.
-
-    An edit that the master refuses must not reach the replicas that it starts later.
-    Raises SpecError.
-    """
-    taken = job_dir.in_force_file
-    try:
-        with opened(job_dir.root, root=job_dir.root) as folder:
-            folder.stat(taken.name)  # a link is there too, and is refused
-    except FileNotFoundError:
-        taken = job_dir.spec_file
-    return load_values(taken, root=job_dir.root).job
-
-
 def fill(job_dir: JobDir, values: ValuesFile) -> None:
     """Write the inputs of a run: values file and model code; remove an old report.
 

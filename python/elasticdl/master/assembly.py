@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, JournalError
-from elasticdl.job import folder
+from elasticdl.job.in_force import put_in_force
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.words import JobState
@@ -77,7 +77,7 @@ def edit_meanwhile(ledger: Ledger, spec: JobSpec) -> live_edits.Edit:
 
 def _put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
     try:
-        folder.put_in_force(job_dir, spec)
+        put_in_force(job_dir, spec)
     except OSError as error:
         raise JournalError(
             f"{job_dir.in_force_file}: cannot be written: {error.strerror}; free some "

@@ -33,6 +33,7 @@ from elasticdl.files import write_whole
 from elasticdl.job import folder, names
 from elasticdl.job.context import PodPlace, RoleContext, set_up_logging
 from elasticdl.job.folder import JobLock
+from elasticdl.job.in_force import in_force
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import JobStatus
@@ -136,7 +137,7 @@ def _after_edits(source: Path, job_dir: JobDir) -> JobSpec:
         return load_values(source).job
     except SpecError as error:
         log.error("the edited values file is refused, nothing changes: %s", error)
-        return live_edits.by_the_file(folder.in_force(job_dir), None)
+        return live_edits.by_the_file(in_force(job_dir), None)
 
 
 def _begin(values: ValuesFile, job_dir: JobDir) -> JobSpec:

@@ -26,8 +26,8 @@ import psutil
 
 from elasticdl.errors import ElasticDLError, ExitCode, FencedError, exit_code_of
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
-from elasticdl.job.folder import in_force
 from elasticdl.job.heartbeats import Registration
+from elasticdl.job.in_force import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec, UpdateMode
 from elasticdl.job.tasks import ReplicaId

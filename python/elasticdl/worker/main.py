@@ -30,7 +30,7 @@ from elasticdl.errors import (
     exit_code_of,
 )
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
-from elasticdl.job.folder import in_force
+from elasticdl.job.in_force import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import DATA_OF_JOB, JobSpec, JobType, Strategy
 from elasticdl.rpc.tls.identity import identity_of

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from elasticdl.data.making.datasets import make_dataset
 from elasticdl.errors import ExitCode
-from elasticdl.job.folder import in_force
+from elasticdl.job.in_force import in_force
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from elasticdl.errors import ExitCode, JournalError
-from elasticdl.job import folder
+from elasticdl.job import in_force
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import LeaseRequest, ReplicaId
@@ -52,7 +52,7 @@ def test_a_master_that_cannot_write_what_is_in_force_ends_so_that_it_can_go_on(
     )
     nowhere = JobDir(tmp_path / "gone")
     with pytest.raises(FileNotFoundError):
-        folder.put_in_force(nowhere, spec)
+        in_force.put_in_force(nowhere, spec)
     with pytest.raises(JournalError) as caught:
         assembly._put_in_force(nowhere, spec)
     assert caught.value.exit_code == ExitCode.STORAGE

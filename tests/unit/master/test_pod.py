@@ -11,7 +11,8 @@ from elasticdl.errors import (
     PlatformError,
     SpecError,
 )
-from elasticdl.job.folder import JobLock, put_in_force
+from elasticdl.job.folder import JobLock
+from elasticdl.job.in_force import put_in_force
 from elasticdl.job.names import JobDir
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import load_values, write_values

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from elasticdl.errors import ExitCode
-from elasticdl.job.folder import in_force
+from elasticdl.job.in_force import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.values.file import edit_values
 from elasticdl.job.words import JobState

@@ -6,7 +6,7 @@ A worker has its job's folder, with the journal and the specification in force i
 import asyncio
 from pathlib import Path
 
-from elasticdl.job.folder import put_in_force
+from elasticdl.job.in_force import put_in_force
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.master.assembly import edit_meanwhile

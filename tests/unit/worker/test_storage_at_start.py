@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from elasticdl.errors import ExitCode, exit_code_of
-from elasticdl.job.folder import fill, put_in_force
+from elasticdl.job.folder import fill
+from elasticdl.job.in_force import put_in_force
 from elasticdl.job.names import JobDir
 from elasticdl.model.user_code import import_module, locate
 

@@ -21,8 +21,8 @@ from elasticdl.errors import (
     RpcError,
     SpecError,
 )
-from elasticdl.job import folder
 from elasticdl.job.context import set_log_level
+from elasticdl.job.in_force import put_in_force
 from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.words import EndCause, JobState
 from elasticdl.master import live_edits
@@ -380,7 +380,7 @@ class MasterLoop:
         set_log_level(str(edit.spec.log.level))
         self._parts.ledger.record(facts.SpecificationFact(job=edit.spec.document()))
         try:
-            folder.put_in_force(job.job_dir, edit.spec)
+            put_in_force(job.job_dir, edit.spec)
         except OSError as error:  # the next edit, or master, will
             log.error("%s: %s", job.job_dir.in_force_file, error.strerror)
         if job.trains and edit.spec.training.epochs != job.spec.training.epochs:
