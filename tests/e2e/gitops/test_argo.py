@@ -127,6 +127,7 @@ def test_drift_made_by_hand_is_healed_and_the_masters_work_is_left_alone(
     assert kube.get("configmap", "elasticdl-digits-status")
 
 
+@pytest.mark.soak
 def test_a_grant_is_no_drift_and_stays_over_a_sync(deployment, digits):
     deployment.sync("digits", job={"worker": {"min": 1, "max": 3}})
     # As many as there are, so that nobody has to start or leave.
@@ -218,6 +219,7 @@ def test_a_new_run_of_a_running_job_rolls_out_to_all_roles_by_one_commit(
     deployment.argo.wait_health(DIGITS, "Healthy")
 
 
+@pytest.mark.soak
 def test_a_job_that_was_stopped_by_hand_stays_stopped_until_it_is_run_again(
     deployment, digits, elasticdl
 ):

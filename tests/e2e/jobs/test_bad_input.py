@@ -14,10 +14,18 @@ LITTLE = {"memory": "512Mi"}
 @pytest.mark.parametrize(
     ("worker", "said"),
     [
-        ({"image": "localhost:5000/nothing:1"}, "localhost:5000/nothing:1"),
-        ({"resources": {"cpu": 1000}}, "Insufficient cpu"),
+        pytest.param(
+            {"image": "localhost:5000/nothing:1"},
+            "localhost:5000/nothing:1",
+            id="an image that is nowhere",
+        ),
+        pytest.param(
+            {"resources": {"cpu": 1000}},
+            "Insufficient cpu",
+            id="more cpu than any node has",
+            marks=pytest.mark.soak,
+        ),
     ],
-    ids=["an image that is nowhere", "more cpu than any node has"],
 )
 def test_workers_that_cannot_start_wait_and_everybody_hears_why(
     job, elasticdl, worker, said

@@ -65,7 +65,10 @@ def test_a_newcomer_follows_the_steps_before_it_is_a_member() -> None:
         master.check()
 
 
-@pytest.mark.parametrize("victim", ["newcomer", "sponsor", "other"])
+@pytest.mark.parametrize(
+    "victim",
+    ["newcomer", "sponsor", pytest.param("other", marks=pytest.mark.soak)],
+)
 def test_members_killed_while_one_copies_the_state_leave_the_others_equal(
     victim: str,
 ) -> None:

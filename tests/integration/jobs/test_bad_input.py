@@ -84,7 +84,13 @@ def test_a_model_function_that_raises_and_a_loss_of_the_wrong_shape(job, net):
     ends_with(vector, ExitCode.USER_CODE, "reduce_mean")
 
 
-@pytest.mark.parametrize("strategy", ["local", "parameterServer", "allReduce"])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "parameterServer",
+        *(pytest.param(one, marks=pytest.mark.soak) for one in ("local", "allReduce")),
+    ],
+)
 def test_what_cannot_be_traced_is_told_with_its_line_at_the_first_try(
     job, net, strategy
 ):

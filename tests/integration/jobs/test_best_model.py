@@ -87,8 +87,8 @@ def test_best_weights_are_not_missed_where_nothing_is_evaluated(job, tmp_path) -
 @pytest.mark.parametrize(
     ("strategy", "workers"),
     [
-        ("local", 1),
         ("parameterServer", 1),
+        pytest.param("local", 1, marks=pytest.mark.soak),
         pytest.param("allReduce", 2, marks=pytest.mark.soak),
     ],
 )

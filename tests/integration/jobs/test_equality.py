@@ -84,7 +84,7 @@ def test_one_worker_in_sync_mode_equals_keras_step_by_step(job, digits, net):
             ps={"mode": "sync", "replicas": num_ps},
             worker={"replicas": 1},
         )
-        for num_ps in (1, 2, 4)
+        for num_ps in (1, 3)
     }
     for num_ps, one in jobs.items():
         one.finish()

@@ -14,24 +14,24 @@ pytestmark = pytest.mark.usefixtures("unmeasured")
 
 
 def test_ctrl_c_hands_tasks_back_and_the_job_resumes_in_the_middle_of_its_epoch(job):
-    one = job("pause", training={"epochs": 10})
+    one = job("pause", training={"epochs": 4})
     one.wait_for_step(130)
     one.interrupt()
     stopped = one.finish(expected=130)
     assert stopped.status == "stopped"
-    assert 0 < stopped.records < 10 * 1438
+    assert 0 < stopped.records < 4 * 1438
     assert "stopped" in one.output
-    again = job("pause", training={"epochs": 10})
+    again = job("pause", training={"epochs": 4})
     report = again.finish()
     check_whole(again, report)
     assert "goes on where it was" in again.output
     # Each record of each epoch once: a clean stop costs no more than the tasks in hand.
-    assert report.records == 10 * 1438
+    assert report.records == 4 * 1438
     assert report.seconds > 0
 
 
 def test_second_ctrl_c_ends_everything_at_once(job):
-    one = job("now", training={"epochs": 0}, ps={"replicas": 1})
+    one = job("now", training={"epochs": 0}, ps={"replicas": 1}, worker={"replicas": 1})
     one.wait_for_step(50)
     for process in psutil.Process(one.launcher_pid).children():
         # A stopped worker cannot hand anything back: only the second press ends it.
@@ -59,6 +59,7 @@ def live(pids):
     return [p for p in pids if psutil.pid_exists(p)]
 
 
+@pytest.mark.soak  # tests/e2e/jobs/test_scale.py claims it of pods
 def test_scale_up_and_down_restarts_nobody(job):
     one = job("resize", worker={"replicas": 1}, training={"epochs": 10_000})
     before = pids(one.wait_for_step(100))
@@ -91,14 +92,14 @@ def training(status):
 def test_report_and_logs_say_what_happened(job):
     one = job(
         "report",
-        training={"epochs": 6, "logLossSteps": 20},
-        evaluation={"everySteps": 100, "atEpochEnd": True},
+        training={"epochs": 3, "logLossSteps": 20},
+        evaluation={"everySteps": 60, "atEpochEnd": True},
     )
     report = one.finish()
     check_whole(one, report)
     again = JobReport.model_validate(json.loads(one.job_dir.report_file.read_text()))
     assert again == report
-    assert report.records == 6 * 1438
+    assert report.records == 3 * 1438
     assert report.steps == pytest.approx(report.version, abs=2)
     # A round serves all reasons that came up during the one before: few, not none.
     evaluated = [result.version for result in report.evaluations]

@@ -33,6 +33,7 @@ _GOOD = {
     "learning_rate_power": -0.5, "use_ema": True, "amsgrad": True, "nesterov": True,
     "ema_overwrite_frequency": 2, "gradient_accumulation_steps": 2,
 }  # fmt: skip
+_USUAL = ("sgd", "adam", "ftrl")
 _EVERY = [(of, name) for of in OPTIMIZERS for name in (*OPTIMIZERS[of][1], *COMMON)]
 
 
@@ -64,7 +65,13 @@ def test_a_statement_may_give_what_an_optimizer_takes(of: str) -> None:
     assert {*own, *COMMON} == known - _NO_ARGUMENTS
 
 
-@pytest.mark.parametrize(("of", "name"), _EVERY)
+@pytest.mark.parametrize(
+    ("of", "name"),
+    [
+        pytest.param(of, name, marks=() if of in _USUAL else pytest.mark.soak)
+        for of, name in _EVERY
+    ],
+)
 def test_no_value_is_left_for_keras_to_refuse_in_the_job(of: str, name: str) -> None:
     taken = []
     for value in _VALUES:

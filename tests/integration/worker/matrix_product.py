@@ -66,13 +66,18 @@ def alone() -> list[Case]:
 def cells_of_tests() -> list[Cell]:
     """Return what `make test` runs.
 
-    Each feature in each strategy, in another of its forms each time; and each usual
-    optimizer beside a feature, forms and strategies in turn. `make soak` has the rest.
+    Each feature in each strategy, with PS in another of its forms than without: those
+    of one form are trained by Keras once. And each usual optimizer beside a feature,
+    forms and strategies in turn. `make soak` has the rest.
     """
     made = [
-        Cell(feature, feature.forms[(number + turn) % len(feature.forms)], strategy)
+        Cell(
+            feature,
+            feature.forms[(number + (strategy in ON_PS)) % len(feature.forms)],
+            strategy,
+        )
         for number, feature in enumerate(AS_KERAS)
-        for turn, strategy in enumerate(STRATEGIES)
+        for strategy in STRATEGIES
     ]
     for number, optimizer in enumerate(USUAL):
         form = PLAIN.forms[number % len(PLAIN.forms)]

@@ -230,6 +230,8 @@ MORE = {
     "mask with SGD(0.1, global_clipnorm=0.1)",
     "ignore_class, no mask, words without labels",
     "ignore_class, mask, words without labels",
+    "ignore_class, no mask, words without labels weighted",
+    "mean by class weights",
 }
 RANDOM = """
 class Sampled(keras.layers.Layer):

@@ -106,8 +106,11 @@ def plain_keras(text, mixed, fit, summed):
     model = module.model()
     source = tf.data.Dataset.from_tensor_slices(data())
     dataset = module.feed(source, "training", None).batch(BATCH)
-    features = next(iter(dataset))[0]
-    model(features)
+    batch = next(iter(dataset))
+    model(batch[0])
+    # `fit` makes the variables of optimizer and metrics while it traces, and then
+    # traces once more: half of the time of a cell.
+    model._symbolic_build(data_batch=batch)
     if summed:
         apply = model.optimizer.apply
         model.optimizer.apply = lambda gradients, variables=None: apply(
@@ -264,13 +267,15 @@ def equals_keras_or_is_refused(product_of, case, form, strategy, variant=""):
     assert_same(ours, theirs, case)
 
 
-def test_each_feature_meets_each_form_and_strategy_and_each_optimizer_a_feature():
+def test_each_feature_meets_two_forms_each_strategy_and_each_optimizer_a_feature():
     cells = cells_of_tests()
     of_features = {(cell.case.feature, cell.form) for cell in cells}
     of_features |= {(cell.case.feature, cell.strategy) for cell in cells}
     for feature in AS_KERAS:
-        for one in (*feature.forms, *STRATEGIES):
-            assert (feature.name, one) in of_features
+        for strategy in STRATEGIES:
+            assert (feature.name, strategy) in of_features
+        met = [form for form in feature.forms if (feature.name, form) in of_features]
+        assert len(met) == min(len(feature.forms), 2)
     crossed = [cell for cell in cells if cell.case.crossed]
     assert {cell.case.optimizer for cell in crossed} >= {each.text for each in USUAL}
     assert len({(cell.form, cell.strategy) for cell in crossed}) == 9
