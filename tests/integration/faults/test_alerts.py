@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 # The loss itself: an activation may make a 0 of a feature that is NaN.
 SPOILED = """
 _sound_loss = loss
@@ -19,6 +21,7 @@ def loss(labels, predictions):
 """
 
 
+@pytest.mark.soak
 def test_a_job_without_steps_one_that_repeats_and_one_without_a_loss_are_heard_of(
     job, alerts, digits_values, tmp_path
 ):

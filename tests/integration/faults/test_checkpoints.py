@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import pytest
 from elasticdl.checkpoint import shelf
 from elasticdl.job.values.file import edit_values
 from elasticdl.testing.claims import check_whole, relaunched
@@ -36,6 +37,7 @@ def test_a_run_neither_reports_nor_loads_the_checkpoints_of_another(job, tmp_pat
     assert Path(report.checkpoint).parent == tmp_path / "other"
 
 
+@pytest.mark.soak
 def test_a_job_whose_checkpoints_cannot_be_written_fails_and_goes_on_afterwards(
     job, tmp_path
 ):

@@ -90,6 +90,7 @@ def small(job):
     return make
 
 
+@pytest.mark.soak
 @needs_prlimit
 def test_full_disk_under_checkpoints_or_the_journal_is_reported_and_waited_out(
     small, alerts
@@ -162,6 +163,7 @@ def test_full_disk_under_the_whole_job_is_waited_out(small, small_disk):
     assert report.master_restarts == 0
 
 
+@pytest.mark.soak
 @needs_mount
 def test_disk_without_room_for_a_report_still_tells_why_the_job_failed(
     small, small_disk

@@ -171,6 +171,7 @@ def test_steps_go_on_without_a_master_and_a_loss_meanwhile_waits_for_it(job):
     assert report.master_restarts == 1
 
 
+@pytest.mark.soak
 def test_a_frozen_member_is_left_out_and_one_that_leaves_takes_nothing_along(job):
     one = group(job, "frozen")
     frozen = together(one, 3).group.members[1]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.planner.properties import check
 
-SEEDS = 500
+SEEDS = 300
 _AT_ONCE = 25
 
 
