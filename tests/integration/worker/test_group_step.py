@@ -164,6 +164,38 @@ def test_members_together_are_one_member_and_equal_to_the_last_bit(
             np.testing.assert_array_equal(a, b)
 
 
+BY_PLACE = """
+class ByPlace(keras.optimizers.SGD):
+    # Each variable goes half as far as the one before it.
+
+    def build(self, variables):
+        super().build(variables)
+        self.far = self.add_variable((), initializer="ones", name="far")
+
+    def apply(self, grads, trainable_variables=None):
+        self.assign(self.far, 1.0)
+        super().apply(grads, trainable_variables)
+
+    def update_step(self, gradient, variable, learning_rate):
+        super().update_step(gradient, variable, learning_rate * self.far)
+        self.assign(self.far, self.far / 2)
+
+
+def optimizer():
+    return ByPlace(0.1)
+"""
+
+
+def test_an_optimizer_of_ones_own_gets_the_variables_in_the_models_order(
+    members, batches_of, mlp
+):
+    alone, halves = members(2, optimizer="SGD(0.1)", text=mlp + BY_PLACE)
+    for features, labels in batches_of(4):
+        alone.alone(features, labels)
+        together([halves], features, labels)
+    assert_equal(weights(alone.module), weights(halves.module))
+
+
 @pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n != "loss scale factor"])
 def test_a_step_in_one_go_is_the_same_as_one_in_two_halves(members, batches_of, name):
     alone, halves = members(2, optimizer=OPTIMIZERS[name])
