@@ -7,7 +7,8 @@ The first floats of the vector, gradients, may be rounded; those after them (cou
 the model's float state) travel as they are. Sums are float32: values are rounded once
 when a member sends its part, and once more when the sum is sent. bfloat16 has the range
 of float32 and 8 bits of precision; float16 has 11 bits, and a power of two before each
-range, by which its largest value fits, so that none becomes infinite on the way.
+range, by which its largest value fits, so that none becomes infinite on the way; also
+beside one that is infinite.
 """
 
 from __future__ import annotations
@@ -86,9 +87,12 @@ def _from_bfloat16(raw: memoryview, out: Floats) -> memoryview:
 
 def _to_float16(values: Floats) -> list[memoryview]:
     largest = max(float(values.max()), -float(values.min()))
+    if not np.isfinite(largest):  # as of a loss scale that is too large
+        finite = np.abs(values[np.isfinite(values)])
+        largest = float(finite.max(initial=0.0))
     _, exponent = np.frexp(largest)
     up = 0
-    if np.isfinite(largest) and largest > 0:
+    if largest > 0:
         up = min(_FLOAT16_EXPONENT - int(exponent), _LARGEST_EXPONENT)
     half = np.multiply(values, np.float32(2.0**up)).astype(np.float16)
     return [memoryview(_SCALE.pack(up)), _bytes(half.view(np.uint16))]

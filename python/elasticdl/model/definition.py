@@ -52,6 +52,7 @@ from elasticdl.model.overrides import (
     trains_itself,
 )
 from elasticdl.model.signature import signature_of
+from elasticdl.model.state import non_trainable, read_state, write_state
 from elasticdl.model.symbols import Symbols, find_symbols, write_files
 from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.user_code import ModelCode, did_you_mean
@@ -389,7 +390,10 @@ class ModelDefinition:
                 lambda t: tf.zeros([t.shape[0]]), predictions
             )
         if own and built.features is not None and built.targets is not None:
+            state = non_trainable(built.model).everything
+            before = read_state(state)  # a test_step may change it
             GraphFunction(self.evaluate_batch)(built.features, built.targets)
+            write_state(state, before)
             metrics.named = [item for item in named if self._is_said(item)]
             metrics.reset()
         elif targets is not None and predictions is not None:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from elasticdl.errors import UserCodeError
 from elasticdl.tensor.codec import decode, encode, join
 
-from tests.integration.model.conftest import CLASSIC, COMPILED, add
+from tests.integration.model.conftest import CLASSIC, COMPILED, add, make_records
 
 METRICS = """
 def eval_metrics_fn():
@@ -249,3 +249,29 @@ def test_a_state_of_other_metrics_is_refused(built):
 def test_no_records_give_a_loss_of_zero(built):
     assert built(CLASSIC).metrics().results()["loss"] == 0.0
     assert keras.backend.backend() == "tensorflow"
+
+
+def test_a_test_step_that_is_tried_before_the_job_changes_nothing_of_the_model(built):
+    own = """
+class Tested(keras.Model):
+    def __init__(self, *args, **keywords):
+        super().__init__(*args, **keywords)
+        self.far = keras.metrics.Mean(name="far")
+        self.seen = self.add_weight(initializer="zeros", trainable=False, name="seen")
+
+    def test_step(self, data):
+        x, y = data
+        self.seen.assign_add(1.0)
+        self.far.update_state(keras.ops.abs(self(x, training=False)))
+        return {"far": self.far.result()}
+
+
+"""
+    text = START.replace("def custom_model", own + "def custom_model").replace(
+        "keras.Model(inputs", "Tested(inputs"
+    )
+    definition = built(text, sample=make_records(), job={"strategy": "local"})
+    metrics = definition.metrics()
+    assert metrics.names() == ["far"]
+    assert float(definition.model.seen) == 0.0
+    assert float(definition.model.far.count) == 0.0

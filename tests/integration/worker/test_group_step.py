@@ -4,6 +4,7 @@ What a member adds up is what the wire carries; here it is added in this process
 """
 
 import threading
+import time
 from types import SimpleNamespace
 
 import keras
@@ -11,6 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.errors import UserCodeError
+from elasticdl.job.words import GoodputCause, WorkerPhase
+from elasticdl.metrics.goodput import GoodputLedger
+from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import Batch
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import non_trainable
@@ -19,6 +23,10 @@ from elasticdl.worker.group.plan import GroupTask, StepPlan, Work, share
 from elasticdl.worker.group.position import Position
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep, ShareBatches
+from elasticdl.worker.group.stepping import Stepping
+from elasticdl.worker.progress import WorkerProgress
+from elasticdl.worker.shows import Shows
+from elasticdl.worker.steps.learning_rate import LearningRate
 
 BATCH_NORMALIZED = (
     "keras.layers.Dense(",
@@ -162,6 +170,38 @@ def test_members_together_are_one_member_and_equal_to_the_last_bit(
     for other in several[1:]:
         for a, b in zip(weights(other.module), weights(several[0].module), strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+BY_PLACE = """
+class ByPlace(keras.optimizers.SGD):
+    # Each variable goes half as far as the one before it.
+
+    def build(self, variables):
+        super().build(variables)
+        self.far = self.add_variable((), initializer="ones", name="far")
+
+    def apply(self, grads, trainable_variables=None):
+        self.assign(self.far, 1.0)
+        super().apply(grads, trainable_variables)
+
+    def update_step(self, gradient, variable, learning_rate):
+        super().update_step(gradient, variable, learning_rate * self.far)
+        self.assign(self.far, self.far / 2)
+
+
+def optimizer():
+    return ByPlace(0.1)
+"""
+
+
+def test_an_optimizer_of_ones_own_gets_the_variables_in_the_models_order(
+    members, batches_of, mlp
+):
+    alone, halves = members(2, optimizer="SGD(0.1)", text=mlp + BY_PLACE)
+    for features, labels in batches_of(4):
+        alone.alone(features, labels)
+        together([halves], features, labels)
+    assert_equal(weights(alone.module), weights(halves.module))
 
 
 @pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n != "loss scale factor"])
@@ -348,6 +388,29 @@ def test_heartbeats_do_not_wait_for_a_state_that_is_handed_out(members):
     place.work.add([GroupTask(1, 1, 0, "file", 0, 8, 0)])
     assert one.state.take(b"".join(place.state())) == place.work
     assert answers == [True]
+
+
+def test_applying_what_others_were_waited_for_is_the_members_own_work(
+    members, batches_of
+):
+    (one,) = members(1)
+    (features, labels), *_ = batches_of(1)
+    progress = WorkerProgress(time.monotonic)
+    ledger = GoodputLedger(time.monotonic)
+    shows = Shows(progress, ledger, WorkerMetrics(), log_loss_steps=100)
+    rate = LearningRate(one.module.optimizer, lambda *_: None, lambda: 1.0)
+    parts = SimpleNamespace(step=one.step, rate=rate, shows=shows, skip_nan=False)
+    place = Position(parts)
+    place.work.add([GroupTask(1, 1, 0, "file", 0, len(labels), 0)])
+    plan = place.work.plan(len(labels))
+    stepping = Stepping(parts, place, SimpleNamespace(leads=True))
+    summed = one.part(features, labels, 0, len(labels), portion=1000)
+    progress.enter(WorkerPhase.WAIT)
+    ledger.switch(GoodputCause.WAIT_PEERS)
+    stepping.apply(plan, summed, ())
+    assert (ledger.current, progress.phase) == (GoodputCause.TRAIN, WorkerPhase.TRAIN)
+    assert ledger.seconds()[GoodputCause.TRAIN] > 0
+    assert progress.steps == place.work.version == 1
 
 
 def test_a_large_variable_is_set_to_values_wherever_these_are_in_memory():

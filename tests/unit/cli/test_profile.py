@@ -47,14 +47,16 @@ def test_strategy_local_computes_and_waits_for_nobody():
     assert line == pytest.approx({"input": 0, "compute": 15.0, "wait": 0, "other": 0})
 
 
-def test_a_member_of_a_group_waits_for_other_workers_within_its_step():
-    after = worker(100, compute=0, ledger={"waitData": 0.2, "waitPeers": 0.6})
+def test_what_a_member_of_a_group_computes_is_no_wait_for_others_before_its_step():
+    # 15 ms a step, 4 of them a wait; 16 more go by before others are there.
+    ledger = {"waitData": 0.2, "waitPeers": 2.0, "train": 0.8, "replay": 0.1}
+    after = worker(100, compute=0, ledger=ledger)
     times = step_times([(worker(0, compute=0), after)], [])
     line = {part.name: part.milliseconds for part in times.line}
     assert line == pytest.approx(
-        {"input": 2.0, "compute": 7.0, "wait": 6.0, "other": 0}
+        {"input": 2.0, "compute": 9.0, "wait": 20.0, "other": 0}
     )
-    assert times.milliseconds == pytest.approx(15.0)
+    assert times.milliseconds == pytest.approx(31.0)
 
 
 def test_no_step_no_picture():

@@ -76,9 +76,12 @@ def test_gradients_of_any_size_stay_finite_and_are_not_lost(form, scale) -> None
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("form", HALVES)
-def test_what_is_not_finite_is_not_finite_for_the_others(form, bad) -> None:
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_what_is_not_finite_alone_is_not_finite_for_the_others(
+    form, bad, scale
+) -> None:
     """A loss scale's overflow is seen by all members."""
-    part = values()[:ROUNDED]
+    part = values()[:ROUNDED] * np.float32(scale)
     part[3] = bad
     got = through(Encoding(form, ROUNDED), part, 0)
     assert np.isnan(got[3]) if np.isnan(bad) else got[3] == bad

@@ -22,6 +22,8 @@ _PULL = "elasticdl_worker_pull_seconds_sum"
 _INPUT = "elasticdl_worker_goodput_seconds_total:waitData"
 _WAIT = "elasticdl_worker_goodput_seconds_total:waitPs"
 _PEERS = "elasticdl_worker_goodput_seconds_total:waitPeers"
+_TRAIN = "elasticdl_worker_goodput_seconds_total:train"
+_REPLAY = "elasticdl_worker_goodput_seconds_total:replay"
 _APPLY = "elasticdl_ps_apply_seconds_sum"
 _APPLIED = "elasticdl_ps_apply_seconds_count"
 
@@ -78,9 +80,10 @@ def step_times(
     compute, peers = each(_COMPUTE), each(_PEERS)
     feed = each(_INPUT)
     if peers:
-        # Strategy allReduce: a member's step begins with its input, which `line` has.
+        # Strategy allReduce: a member waits within its step and before it, so that what
+        # is left of a step's time is not what it computes; the ledger has that.
         step = max(0.0, step - feed)
-        compute, wait = max(0.0, step - peers), peers
+        compute, wait = each(_TRAIN) + each(_REPLAY), peers
     elif not compute:
         # Strategy local applies in the same call and waits for nobody.
         compute, wait = step, 0.0

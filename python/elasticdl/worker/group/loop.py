@@ -185,6 +185,7 @@ class GroupLoop:
 
     def _idle(self) -> None:
         """Wait for what a step needs: a task, or more members."""
+        self._wait_for_others()
         self._refill(LOOK_SECONDS if self._parts.holds() else _IDLE_SECONDS)
         if self._link.waits:
             self._wait_for_others()

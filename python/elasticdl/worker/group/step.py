@@ -334,9 +334,9 @@ class GroupStep:
             size = _size(shape)
             means.append(tf.reshape(sums[at : at + size] * scale, shape))
             at += size
-        self._optimizer.apply_gradients(
-            list(zip(means, self._with_gradient, strict=True))
-        )
+        # In the model's order, as `fit` does: an optimizer of one's own may go by it.
+        pairs = list(zip(means, self._with_gradient, strict=True))
+        self._optimizer.apply_gradients(pairs[::-1])
 
 
 def _weight(rows: int, *divisor: Any) -> float:

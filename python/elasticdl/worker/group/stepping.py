@@ -44,6 +44,7 @@ class Stepping:
         self._link = link
         self._began = 0.0  # of the step under way, by the clock of `shows`
         self._rows = 0  # of the own share of the step under way
+        self._cause = GoodputCause.TRAIN  # of the step under way
         self.trained = False  # the model has other values than at the beginning
 
     def share(self, plan: StepPlan, rank: int, members: int) -> OwnShare:
@@ -54,8 +55,9 @@ class Stepping:
         parts, shows = self._parts, self._parts.shows
         with self._position.lock:
             task = self._position.work.tasks[plan.lease_id]
+        self._cause = GoodputCause.REPLAY if task.replay else GoodputCause.TRAIN
         shows.progress.enter(WorkerPhase.TRAIN)
-        shows.goodput.switch(GoodputCause.REPLAY if task.replay else GoodputCause.TRAIN)
+        shows.goodput.switch(self._cause)
         self._began = shows.clock()
         made = parts.shares.ask(task, *share(plan, rank, members))
         try:
@@ -108,6 +110,8 @@ class Stepping:
 
         `members`: those that the records were divided among.
         """
+        if plan.lease_id:
+            self._waits_no_more()
         outcome = self._applied(plan, summed, members)
         if outcome is not None:
             self._show(outcome)
@@ -115,6 +119,13 @@ class Stepping:
     def follow(self, plan: StepPlan, summed: Floats, members: tuple[int, ...]) -> None:
         """Apply a step that others made; it is none of this worker's work."""
         self._applied(plan, summed, members)
+
+    def _waits_no_more(self) -> None:
+        """Note that the rest of the step is the own work."""
+        shows = self._parts.shows
+        if shows.progress.phase is not WorkerPhase.TRAIN:
+            shows.progress.enter(WorkerPhase.TRAIN)
+        shows.goodput.switch(self._cause)
 
     def _applied(
         self, plan: StepPlan, summed: Floats, members: tuple[int, ...]
