@@ -294,7 +294,8 @@ def _named(signature: list[Any]) -> list[Any]:
         return tf.TensorSpec(spec.shape, spec.dtype, name)
 
     flat = tf.nest.flatten(signature, expand_composites=False)
-    return tf.nest.pack_sequence_as(signature, [named(one) for one in flat])
+    packed: list[Any] = tf.nest.pack_sequence_as(signature, [named(n) for n in flat])
+    return packed
 
 
 def _move(path: Path, target: Path, aside: Path) -> Path:
