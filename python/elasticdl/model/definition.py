@@ -25,6 +25,7 @@ from elasticdl.job.spec.job import JobSpec, JobType, OnNanLoss
 from elasticdl.model import building, user_code
 from elasticdl.model import callbacks as callback_rules
 from elasticdl.model.classic_reader import ClassicReader
+from elasticdl.model.export import check_exports
 from elasticdl.model.feed.call import PREDICTION, Feed
 from elasticdl.model.measures.losses import Loss, check_loss
 from elasticdl.model.measures.masks import masks_of
@@ -185,6 +186,8 @@ class ModelDefinition:
             check_class_weights(targets, self._spec.training.class_weight)
             if not self.trains_itself:
                 check_loss(self.code, self._loss, targets, predictions)
+        if strategy is not None and spec.export.dir:
+            check_exports(model, spec.export.formats, self.input_signature)
         return model
 
     def _refuse_unused(self) -> None:

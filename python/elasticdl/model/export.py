@@ -2,7 +2,8 @@
 
 Owns the names and the atomic writing: each format is written aside and renamed, so a
 reader never meets half a model, and an interrupted export leaves the old one. Called
-by the worker for EXPORT tasks. Knows nothing of checkpoints.
+by the worker for EXPORT tasks, and by `definition` to ask whether it can be done.
+Knows nothing of checkpoints.
 
     <dir>/saved_model/       TensorFlow SavedModel, signature `serving_default`
     <dir>/model.keras        Keras archive
@@ -18,8 +19,10 @@ import contextlib
 import errno
 import functools
 import logging
+import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,7 @@ KERAS = "keras"
 _MARK = ".round"
 _ENDPOINT = "serve"  # as `model.export` names it; the first is `serving_default` too
 _OWN_TRACE = "_default_save_signature"  # of Keras's layers, asked by TensorFlow
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_]")
 FILE_OF = {SAVED_MODEL: "saved_model", KERAS: "model.keras"}
 
 
@@ -98,6 +102,62 @@ def export_model(
             "layers `get_config`, or change export.formats"
         )
     return written
+
+
+def check_exports(
+    model: keras.Model, formats: Sequence[str], input_signature: Any | None
+) -> None:
+    """Tell before the training how a subclassed model cannot be exported.
+
+    Others are of layers that Keras traced already. Raises UserCodeError where no format
+    is left.
+
+    Args:
+        model: built; `input_signature` and `formats` as of export_model.
+        formats: of `savedModel`, `keras`.
+        input_signature: ModelDefinition.input_signature.
+    """
+    if functional_inputs(model) is not None or input_signature is None:
+        return
+    name = type(model).__name__
+    if SAVED_MODEL in formats:
+        try:
+            _served(model, _named([input_signature]))
+        except Exception as error:  # user layers are traced here
+            told = (
+                f"{name} cannot be exported as {SAVED_MODEL}: it is traced for batches "
+                f"of any size, and then {type(error).__name__}: {short(error)}"
+            )
+            if KERAS not in formats:
+                raise UserCodeError(
+                    f"{told}; change {name}, or export.formats"
+                ) from error
+            log.warning("%s; the export will be %s alone", told, FILE_OF[KERAS])
+    if KERAS in formats and not _loads_alone(model):
+        log.warning(
+            "%s has the values of %s, but keras.models.load_model cannot make them "
+            "its own: it calls a model with dense floats to build it. Make a %s, call "
+            "it with a batch, then `load_weights` of that file; or give %s the method "
+            "build_from_config",
+            FILE_OF[KERAS],
+            *[name] * 3,
+        )
+
+
+def _loads_alone(model: keras.Model) -> bool:
+    """Whether Keras can build a subclassed model that it loads, by shapes alone.
+
+    Where it cannot, layers have new values and only a warning says so.
+    """
+    made = type(model)
+    if made.build_from_config is not keras.Model.build_from_config:
+        return True
+    if made.build is not keras.Model.build:  # called twice, it may make values twice
+        return True
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.build_from_config(model.get_build_config())
+    return not said
 
 
 class Aside:
@@ -164,6 +224,14 @@ def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> N
         return
     archive = keras.export.ExportArchive()
     archive.track(model)
+    # Of a signature Keras takes dense tensors alone; of a traced function, all.
+    archive.add_endpoint(_ENDPOINT, _served(model, signature))
+    with _traced_once(model):
+        archive.write_out(str(path), verbose=False)
+
+
+def _served(model: keras.Model, signature: list[Any]) -> Any:
+    """Return what answers a server, traced."""
     # `model.export` does not say that this is inference: layers that flip, turn or
     # crop images train where nobody says so, and a server would answer by chance.
     served = tf.function(
@@ -171,11 +239,8 @@ def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> N
         input_signature=signature,
         autograph=False,
     )
-    # Of a signature Keras takes dense tensors alone; of a traced function, all.
     served.get_concrete_function()
-    archive.add_endpoint(_ENDPOINT, served)
-    with _traced_once(model):
-        archive.write_out(str(path), verbose=False)
+    return served
 
 
 @contextlib.contextmanager
@@ -201,12 +266,36 @@ def _signature(model: keras.Model, given: Any) -> list[Any] | None:
     """Return the specs of the model's argument, as `model.export` makes them."""
     inputs = functional_inputs(model)
     if inputs is None:
-        return None if given is None else [given]
+        return None if given is None else _named([given])
 
     def spec(tensor: Any) -> tf.TensorSpec:
         return tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype, tensor.name)
 
-    return [keras.tree.map_structure(spec, inputs)]
+    return _named([keras.tree.map_structure(spec, inputs)])
+
+
+def _named(signature: list[Any]) -> list[Any]:
+    """Return specs with names that a signature of TensorFlow can have.
+
+    It takes `user id` for no name, and `A` for that of `a`.
+    """
+    taken: set[str] = set()
+
+    def named(spec: Any) -> Any:
+        if not isinstance(spec, tf.TensorSpec) or not spec.name:
+            return spec
+        stem = _NO_NAME.sub("_", spec.name)
+        stem = name = stem if stem[0].isalpha() else f"arg_{stem}"
+        number = 0
+        while name.lower() in taken:
+            number += 1
+            name = f"{stem}_{number}"
+        taken.add(name.lower())
+        return tf.TensorSpec(spec.shape, spec.dtype, name)
+
+    flat = tf.nest.flatten(signature, expand_composites=False)
+    packed: list[Any] = tf.nest.pack_sequence_as(signature, [named(n) for n in flat])
+    return packed
 
 
 def _move(path: Path, target: Path, aside: Path) -> Path:

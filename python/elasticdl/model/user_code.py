@@ -21,8 +21,8 @@ from types import ModuleType
 from typing import Any
 
 from elasticdl.errors import ElasticDLError, UserCodeError
-from elasticdl.job.names import ZOO_NAME
 from elasticdl.model import classic_names
+from elasticdl.model.zoo_name import name_zoo
 
 CODE_FOLDERS = "_CODE_FOLDERS"  # Of a module that loads others by itself.
 _LONGEST_MESSAGE = 400  # A message of one line; the log has the rest.
@@ -178,7 +178,7 @@ def import_module(code: ModelCode, file: Path, *, again: bool = False) -> Module
     parent = str(code.root.resolve().parent)
     if parent not in sys.path:
         sys.path.append(parent)
-    _name_zoo(root)
+    name_zoo(Path(root))
     name = ".".join(file.resolve().relative_to(root).with_suffix("").parts)
     known = sys.modules.get(name)
     if (
@@ -199,17 +199,6 @@ def import_module(code: ModelCode, file: Path, *, again: bool = False) -> Module
         sys.modules.pop(name, None)
         raise
     return module
-
-
-def _name_zoo(root: str) -> None:
-    """Let modules of a zoo import `model_zoo.folder.file`, whatever it is called."""
-    known = sys.modules.get(ZOO_NAME)
-    if known is None:
-        if importlib.util.find_spec(ZOO_NAME) is not None:
-            return  # a folder of that name, or an installed one
-        known = sys.modules[ZOO_NAME] = ModuleType(ZOO_NAME)
-    if getattr(known, "__file__", None) is None and known.__spec__ is None:
-        known.__path__ = [root]
 
 
 def public_names(module: ModuleType) -> list[str]:

@@ -173,7 +173,13 @@ def blurred(column: Column, preview: Preview) -> str:
 
 
 def cast(column: Column) -> str:
-    """Return what makes texts of an array, whose values no function takes; or ""."""
+    """Return what to write for values that no function takes, where that is known.
+
+    Of an array texts; of dates, some of which are none, parts.
+    """
+    if zero := re.search(r" with ('\d{4}-\d\d-\d\d.*')$", column.stated):
+        date = f"NULLIF({in_sql(column.name)}, {zero[1]})"
+        return f", as EXTRACT(YEAR FROM {date})"
     if not re.fullmatch(r".*[^\]]\[\d*\]", column.stated, re.DOTALL):
         return ""
     return f", as CAST({in_sql(column.name)} AS text[])"

@@ -90,7 +90,7 @@ class Answers:
 def sql(  # noqa: PLR0913 - the options of `elasticdl sql`, each by its name
     statements: str,
     *,
-    db: str = "",
+    db: str | Path = "",
     models_dir: str | Path = "",
     jobs_dir: str | Path = "",
     overrides: Sequence[str] = (),
@@ -112,6 +112,12 @@ def sql(  # noqa: PLR0913 - the options of `elasticdl sql`, each by its name
         secret: The Secret with $ELASTICDL_SQL_URL for the job's pods, as `--secret`.
         environ: Stands for the process's environment.
     """
+    if not isinstance(db, str | Path):
+        raise SpecError(
+            f"db: got a {type(db).__name__}, expected a URL or a file; write what lies "
+            "in memory to one: frame.to_parquet('t.parquet'), then FROM 't.parquet'"
+        )
+    db = str(db)
     # A notebook has no main of ours that could read it.
     given = dict(os.environ if environ is None else environ)  # noqa: TID251
     if namespace or context:
@@ -149,7 +155,15 @@ def sql(  # noqa: PLR0913 - the options of `elasticdl sql`, each by its name
 
 
 def _answered(session: Session, statements: str) -> Answers:
-    found = [one for _, answers in run_all(session, statements) for one in answers]
+    found: list[Answer] = []
+    try:
+        for _, answers in run_all(session, statements):
+            found += answers
+    except BaseException:
+        # A job may have run for them, and nothing is returned.
+        for one in found:
+            _say(_text(one))
+        raise
     return Answers(tuple(found))
 
 

@@ -217,17 +217,20 @@ class Registry:
         check_name(name)
         self._sweep()
         place = self.root / name
+        made: list[Path] = []
         try:
+            made += [one for one in (place, *place.parents) if not one.exists()]
             place.mkdir(parents=True, exist_ok=True)
             version = self._reserve(name, place)
         except OSError as error:
+            _remove_empty(*made)
             raise _unwritable(self.root, error) from error
         try:
             with _making(version.folder):
                 yield version
         except BaseException:
             shutil.rmtree(version.folder, ignore_errors=True)
-            _remove_empty(place)
+            _remove_empty(place, *made)
             raise
         self.thin(name)
 
@@ -293,7 +296,13 @@ class Registry:
         """Remove a version, or with a bare name all of them; return which."""
         one = self.find(reference)
         gone = [one] if "@" in reference else self.versions(one.name)
-        self._use_up(gone[-1])
+        try:
+            self._use_up(gone[-1])
+        except OSError as error:
+            raise SpecError(
+                f"{self.root}: {reference} cannot be dropped there: "
+                f"{error.strerror or error}; it is for whoever may write that folder"
+            ) from error
         for version in gone:
             if version.folder.is_symlink():
                 there = version.folder.resolve()

@@ -1,10 +1,6 @@
 """Model modules of both forms are found, checked and used."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -14,7 +10,6 @@ from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.model import user_code
 from elasticdl.model.definition import load_definition
 from elasticdl.model.user_code import locate, short
 from elasticdl.model.variables import trainable_variables
@@ -549,30 +544,3 @@ def test_a_function_of_the_module_that_a_method_of_the_model_passes_over_is_refu
     text = text.replace("return keras.Model(", "return Own(")
     with pytest.raises(UserCodeError, match=OWN_WAYS[method]):
         define(text, job={"strategy": "local"}).build_model()
-
-
-def test_a_module_may_call_its_zoo_model_zoo_whatever_the_folder_is_called(tmp_path):
-    """In a process of its own: another folder of that name may be found in this one."""
-    zoo = tmp_path / "of_mine"
-    for name, text in {
-        "net/cnn.py": "from model_zoo.other import parts\nprint(parts.WIDTH)",
-        "other/parts.py": "WIDTH = 7",
-    }.items():
-        (zoo / name).parent.mkdir(parents=True)
-        (zoo / name).write_text(text)
-    program = (
-        "import pathlib; from elasticdl.model import user_code as u;"
-        f"code = u.ModelCode(pathlib.Path({str(zoo)!r}),"
-        f" pathlib.Path({str(zoo / 'net' / 'cnn.py')!r}));"
-        "u.import_module(code, code.main_file)"
-    )
-    package = Path(user_code.__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(package)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout == "7\n", done.stderr

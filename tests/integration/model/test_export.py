@@ -1,5 +1,7 @@
 """Exported models predict what the trained one does; old exports survive failures."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -163,6 +165,84 @@ def test_a_served_model_does_not_augment_what_it_is_asked(built, tmp_path):
     expected = definition.model(x, training=False).numpy()
     (path,) = export_model(definition.model, tmp_path, ["savedModel"])
     np.testing.assert_allclose(predict(path, x, "x"), expected, rtol=1e-5, atol=1e-6)
+
+
+NAMES = ["user id", "Temp °C", "A", "a", "2i", "ü"]
+
+
+@pytest.mark.parametrize("functional", [False, True])
+def test_features_of_any_name_are_served(tmp_path, functional):
+    """Their job failed at its end, or had no SavedModel and only a log said so."""
+    features = {name: np.full((2, 1), i, np.float32) for i, name in enumerate(NAMES)}
+    dense = keras.layers.Dense(3)
+    if functional:
+        inputs = {name: keras.Input((1,), name=name) for name in NAMES}
+        outputs = dense(keras.layers.Concatenate()(list(inputs.values())))
+        model, signature = keras.Model(inputs, outputs), None
+    else:
+
+        class Net(keras.Model):
+            def call(self, inputs):
+                return dense(tf.concat(list(inputs.values()), 1))
+
+        model = Net()
+        signature = {name: tf.TensorSpec((None, 1), name=name) for name in NAMES}
+    expected = model(features)
+    (path,) = export_model(model, tmp_path, ["savedModel"], input_signature=signature)
+    loaded = tf.saved_model.load(str(path))
+    np.testing.assert_allclose(loaded.serve(features), expected, rtol=1e-6)
+    served = ["user_id", "Temp__C", "A", "a_1", "arg_2i", "arg__"]
+    named = dict(zip(served, map(tf.constant, features.values()), strict=True))
+    (found,) = loaded.signatures["serving_default"](**named).values()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+CLOSED = SUBCLASS.replace(
+    'inputs["x"]', 'tf.reshape(inputs["x"], [len(inputs["x"]), 4])'
+)
+
+
+@pytest.mark.parametrize("formats", [["savedModel"], BOTH])
+def test_a_model_that_cannot_be_served_says_so_before_it_is_trained(
+    built, records, tmp_path, caplog, formats
+):
+    export = {"dir": str(tmp_path / "out"), "formats": formats}
+    make = functools.partial(built, CLOSED, "net.Net", sample=records[:2])
+    if formats == BOTH:
+        make(job={"export": export})
+        assert "Net cannot be exported as savedModel" in caplog.text
+        assert "model.keras alone" in caplog.text
+        return
+    with pytest.raises(UserCodeError, match=r"Net cannot be exported.*export\.formats"):
+        make(job={"export": export})
+    make(job={"export": {"formats": formats}})
+
+
+NEEDS = SUBCLASS.replace("def call(self, inputs):", "def call(self, inputs, training):")
+
+
+@pytest.mark.filterwarnings("ignore:Model 'net.*' had a build config")
+@pytest.mark.parametrize(
+    ("text", "told"), [(SUBCLASS, False), (NEEDS, True)], ids=["alone", "not alone"]
+)
+def test_an_archive_that_keras_would_give_new_values_is_told_of_before_training(
+    built, records, tmp_path, caplog, text, told
+):
+    export = {"dir": str(tmp_path / "out")}
+    definition = built(text, "net.Net", sample=records[:2], job={"export": export})
+    assert ("load_weights" in caplog.text) == told
+    (path,) = export_model(definition.model, tmp_path, ["keras"])
+    features = {"x": np.ones((2, 4), np.float32)}
+    expected = definition.model(features, training=False)
+    net = type(definition.model)
+    loaded = keras.models.load_model(path, custom_objects={"Net": net})
+    same = np.allclose(loaded(features, training=False), expected, rtol=1e-6)
+    assert same != told
+    # As it says.
+    again = net()
+    again(features, training=False)
+    again.load_weights(path)
+    np.testing.assert_allclose(again(features, training=False), expected, rtol=1e-6)
 
 
 def test_a_second_export_takes_the_place_of_the_first(built, tmp_path):

@@ -31,6 +31,7 @@ from elasticdl.sql.problems import StatementError
 from elasticdl.sql.registry import Description, Registry
 from elasticdl.sql.running import predict
 from elasticdl.sql.running.session import Session
+from elasticdl.sql.running.staging import UnfitError
 from elasticdl.sql.statements import Train
 
 from tests.integration.sql import servers
@@ -404,6 +405,35 @@ def test_times_of_mariadb_come_back_and_lost_digits_are_told(tmp_path: Path) -> 
             "y: FLOAT, of which the server gives 6 digits: CAST it to DOUBLE to keep "
             "every digit"
         ]
+        source.close()
+
+
+def test_dates_of_mariadb_that_are_none_say_what_makes_null_of_them(
+    tmp_path: Path,
+) -> None:
+    with servers.mariadb(tmp_path / "server") as one:
+        source = open_source(one.url)
+        # As of a table from before the server was strict.
+        _run(
+            source,
+            "SET sql_mode = ''",
+            "CREATE TABLE trips (n INT, x DATE, y DATETIME)",
+            "INSERT INTO trips VALUES (1, 0, 0), (2, '2026-01-02', '2026-01-02 03:04')",
+        )
+        (tmp_path / "p").mkdir()
+        with pytest.raises(UnfitError) as caught:
+            _predicted(source, "SELECT * FROM trips", tmp_path / "p")
+        nulls = [
+            "NULLIF(x, '0000-00-00')",
+            "NULLIF(y, '0000-00-00 00:00:00')",
+        ]
+        told = str(caught.value)
+        assert all(f"{one} makes NULL of it" in told for one in nulls)
+        select = f"SELECT n, {nulls[0]} AS x, {nulls[1]} AS y FROM trips"
+        assert _predicted(source, select, tmp_path / "p") == 2
+        found = _run(source, "SELECT x IS NULL, y FROM back ORDER BY n")
+        assert [one[0] for one in found] == [1, 0]
+        assert str(found[1][1]) == "2026-01-02 03:04:00"
         source.close()
 
 

@@ -1,7 +1,8 @@
-"""Claims about classic flags in a statement: they are as on a command line."""
+"""Claims about flags and fields in a statement: they are as on a command line."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from elasticdl.job.spec.kinds import JobType
 from elasticdl.sql import planning
 from elasticdl.sql.attributes import PARTS, Settings, written
 from elasticdl.sql.problems import StatementError
+from elasticdl.sql.running.session import Session
+
+from tests.unit.sql.ready import train
 
 _BY_KIND = {
     "whole": "300",
@@ -182,3 +186,38 @@ def test_flags_that_need_each_other_are_settled_together() -> None:
 def test_arguments_of_a_model_are_checked_as_flags_too() -> None:
     told = _told(JobType.TRAIN, "engine.model_params = 'hiden_units=[3]'")
     assert "did you mean `hidden_units`?" in told
+
+
+_SELDOM = (
+    "SELECT i AS x, CASE WHEN i % 9 = 0 THEN 'ill' ELSE 'well' END AS y, i / 7 AS z "
+    "FROM range(900) t(i) TO TRAIN {} WITH {} LABEL {} INTO m"
+)
+
+
+@pytest.mark.parametrize("key", ["classWeight.0", 'classWeight."0"'])
+def test_a_seldom_class_can_weigh_more(
+    session: Session, tmp_path: Path, key: str
+) -> None:
+    """No spelling of a class's number was taken but in quotes."""
+    said = f"job.training.{key} = 8, train.epoch = 1"
+    made = train(session, _SELDOM.format("DNNClassifier", said, "y"), tmp_path)
+    assert made.values.job.training.class_weight == {0: 8.0}
+
+
+@pytest.mark.parametrize(
+    ("model", "label", "told"),
+    [
+        ("DNNClassifier", "y", r"`y` has no class 2; it has 0 \(ill\), 1 \(well\)"),
+        ("DNNRegressor", "z", "`z` is a number, which has no classes"),
+    ],
+)
+def test_a_weight_of_no_class_is_refused(
+    session: Session, tmp_path: Path, model: str, label: str, told: str
+) -> None:
+    """It did nothing, and among numbers it weighed some by chance."""
+    text = _SELDOM.format(model, "job.training.classWeight.2 = 8", label)
+    with pytest.raises(StatementError, match=told) as caught:
+        train(session, text, tmp_path)
+    (problem,) = caught.value.problems
+    begin, length = problem.at.offset, problem.at.length
+    assert text[begin : begin + length] == "job.training.classWeight.2"

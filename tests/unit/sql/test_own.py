@@ -287,3 +287,25 @@ def test_what_a_module_imports_of_model_zoo_goes_along_whatever_the_zoo_is_calle
         "other/parts.py",
         "third.py",
     ]
+
+
+def test_what_a_module_imports_of_a_folder_above_its_own_goes_along(
+    tmp_path: Path,
+) -> None:
+    """The job said that there is no module `mine.parts`."""
+    for name, text in {
+        "mine/deep/net.py": "from ..parts import x\nfrom . import beside",
+        "mine/deep/beside.py": "from .. import other",
+        "mine/parts.py": "x = 1",
+        "mine/other.py": "",
+        "others/parts.py": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(f"{text}\n\ndef model():\n    return 1\n")
+    files = find_own("mine.deep.net.model", [tmp_path]).files
+    assert sorted(files) == [
+        "mine/deep/beside.py",
+        "mine/deep/net.py",
+        "mine/other.py",
+        "mine/parts.py",
+    ]

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import elasticdl
 import pytest
 from elasticdl.errors import DataError, SpecError
@@ -222,6 +223,26 @@ def test_a_notebook_shows_a_mistake_and_not_the_calls_that_found_it() -> None:
     # As IPython asks for what it shows.
     (shown,) = getattr(caught.value, "_render_traceback_")()  # noqa: B009
     assert shown.startswith("error: line 1, column 18: `TO TRAIM`: did you mean")
+
+
+def test_answers_before_a_statement_that_fails_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a PREDICT of an hour were gone with the error."""
+    with pytest.raises(DataError, match="nowhere"):
+        notebook.sql("SELECT 7 AS a; FROM nowhere", models_dir=tmp_path, environ={})
+    assert capsys.readouterr().out == "a\n7\n"
+
+
+def test_a_database_is_a_url_or_a_file_in_python(tmp_path: Path) -> None:
+    """A path, or a connection, ended in an AttributeError."""
+    file = tmp_path / "t.duckdb"
+    for text in ("CREATE TABLE t AS SELECT 7 AS a", "SELECT a FROM t"):
+        found = notebook.sql(text, db=file, models_dir=tmp_path, environ={})
+    assert found.rows == ((7,),)
+    held: Any = duckdb.connect()
+    with pytest.raises(SpecError, match=r"got a DuckDBPyConnection.*to_parquet"):
+        notebook.sql("SELECT 1", db=held, environ={})
 
 
 def test_a_wrong_statement_raises_in_python(tmp_path: Path) -> None:

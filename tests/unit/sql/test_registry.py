@@ -30,6 +30,19 @@ from tests.unit.sql.ready import read
 _ABOUT = Description((), LabelPlan("y", Kind.INTEGER, Head.BINARY), Schema(()), "x")
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_a_first_version_that_fails_leaves_no_registry_that_was_not_there(
+    tmp_path: Path, there: bool
+) -> None:
+    root = tmp_path / "deep" / "models"
+    if there:
+        root.mkdir(parents=True)
+    with pytest.raises(JobError), Registry(root).adding("m"):
+        raise JobError("failed")
+    assert root.exists() == there
+    assert root.parent.exists() == there
+
+
 def test_a_version_that_is_trained_outlives_the_drop_of_all_others(
     tmp_path: Path,
 ) -> None:
@@ -165,7 +178,7 @@ def test_a_disk_that_is_full_is_named_and_nothing_stays(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, taken)
-    assert not list((tmp_path / "models").iterdir())
+    assert not (tmp_path / "models").exists()
 
 
 def test_a_file_in_the_place_of_the_registry_is_no_registry_without_models(

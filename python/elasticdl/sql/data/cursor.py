@@ -24,6 +24,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BATCH_ROWS = 8192  # Rows on their way: a few MB, whatever the table's size.
 # What MySQL's protocol calls types.
 _MYSQL_DECIMAL, _MYSQL_FLOAT, _MYSQL_TIME = 246, 4, 11
+_MYSQL_DATES = {7: "timestamp", 10: "date", 12: "datetime"}
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ def _of_mysql(name: str, values: Sequence[Any], described: Sequence[Any]) -> Col
     decimal = types.exact_decimal(*described[4:6]) if code == _MYSQL_DECIMAL else ""
     if decimal:
         return Column(name, Kind.NUMBER, stated=decimal)
+    if code in _MYSQL_DATES and (zeros := [v for v in values if isinstance(v, str)]):
+        return types.with_zeros(name, _MYSQL_DATES[code], zeros[0])
     found = types.of_values(name, values)
     if code == _MYSQL_FLOAT and found.kind is Kind.NUMBER:
         return replace(found, stated=types.SIX_DIGITS, rounded=True)

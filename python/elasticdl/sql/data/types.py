@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any
 
 from elasticdl.errors import DataError
-from elasticdl.sql.plan import Column, Kind
+from elasticdl.sql.plan import Column, Kind, in_sql
 
 # By the type of a value that a driver returned; bool comes before int, its parent.
 _OF_VALUES: tuple[tuple[type, Kind], ...] = (
@@ -89,6 +89,13 @@ def of_values(
         decimal.Decimal in found or any(map(_is_rounded, found.get(int, ())))
     )
     return Column(name, kind, item=item, stated=stated, lost=lost, rounded=rounded)
+
+
+def with_zeros(name: str, stated: str, value: str) -> Column:
+    """Return a column of MySQL's dates, some of which are none: 0000-00-00."""
+    stated = f"{stated} with '{value}'"
+    written = f"which is no date: NULLIF({in_sql(name)}, '{value}') makes NULL of it"
+    return Column(name, Kind.OTHER, stated=stated, lost=written)
 
 
 def _is_rounded(value: int) -> bool:

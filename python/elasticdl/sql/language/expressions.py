@@ -7,7 +7,9 @@ Owns the descent over our tokens and how a mistake at one is told. Called by
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from elasticdl.sql.language import lexing
@@ -27,6 +29,7 @@ from elasticdl.sql.statements import (
 
 CLAUSES = ("WITH", "COLUMN", "LABEL", "USING", "INTO")
 _MOST_DIGITS, _DEEPEST = 100, 50
+_PART = re.compile(r"\.\d+")  # of an attribute's name
 _T = TypeVar("_T")
 _LITERALS = {"TRUE": True, "FALSE": False, "NULL": None}
 
@@ -192,12 +195,24 @@ class Reader:
             raise self.failed(
                 f"expected an attribute as train.epoch = 5, got `{self.now.text}`"
             )
-        name = self.column_name("an attribute as train.epoch = 5")
+        name = self._key()
         if not self._takes("="):
             raise self.failed(f"expected = behind `{name.text}`, got `{self.now.text}`")
         if self.at_end or self.at_clause() or self.now.text == ",":
             raise self.failed(f"expected a value of `{name.text}`")
         return Attribute(name.text, self.expression(), name.at)
+
+    def _key(self) -> Name:
+        """Read an attribute's name; parts may be numbers, as in `classWeight.1`."""
+        name = self.column_name("an attribute as train.epoch = 5")
+        number = self.now
+        # Without a blank between them: `.1` alone is a number.
+        numbered = number.sort is Sort.NUMBER and _PART.fullmatch(number.text)
+        if not numbered or number.begin != self._tokens[self._i - 1].end:
+            return name
+        self.next()
+        at = self.at(name.at.offset, number.end - name.at.offset)
+        return replace(name, text=name.text + number.text, at=at)
 
     def entries(self) -> list[Expression]:
         """Read the entries of COLUMN."""

@@ -203,7 +203,7 @@ def _beside(root: Path, file: Path) -> dict[str, str]:
         if name in found:
             continue
         found[name] = _read(one)
-        for top in _imported(found[name], root):
+        for top in _imported(found[name], root, one):
             to_read += _modules(root, root / top)
             to_read += filter(Path.is_file, [root / f"{top}.py"])
     return dict(sorted(found.items()))
@@ -221,8 +221,8 @@ def _modules(root: Path, folder: Path) -> list[Path]:
     return [*below, *filter(Path.is_file, above)] if folder.is_dir() else []
 
 
-def _imported(text: str, root: Path) -> set[str]:
-    """Return the first parts of the names of modules that a text imports.
+def _imported(text: str, root: Path, file: Path) -> set[str]:
+    """Return the first parts of the names of modules that a file's text imports.
 
     A zoo may be called `model_zoo` in it, whatever its folder is called.
     """
@@ -234,8 +234,11 @@ def _imported(text: str, root: Path) -> set[str]:
     for one in ast.walk(tree):
         if isinstance(one, ast.Import):
             names |= {alias.name for alias in one.names}
-        elif isinstance(one, ast.ImportFrom) and one.module and not one.level:
-            names |= {f"{one.module}.{alias.name}" for alias in one.names}
+        elif isinstance(one, ast.ImportFrom):
+            parts = [one.module] if one.module else []
+            if one.level:
+                parts = [*file.relative_to(root).parts[: -one.level], *parts]
+            names |= {".".join([*parts, alias.name]) for alias in one.names}
     if not (root / ZOO_NAME).is_dir():
         names = {name.removeprefix(f"{ZOO_NAME}.") for name in names}
     return {name.partition(".")[0] for name in names}

@@ -19,7 +19,7 @@ from elasticdl.files import write_whole
 from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import dump_values, parse_values
-from elasticdl.sql import generate, planning
+from elasticdl.sql import flags, generate, planning
 from elasticdl.sql.data import shards, statistics
 from elasticdl.sql.data.passwords import without_secret
 from elasticdl.sql.data.shards import Shards, Staged
@@ -139,6 +139,7 @@ def prepare(
         validation=validation,
     )
     _refuse_metrics(statement, plan, made, text)
+    _refuse_weights(statement, with_classes(plan.label, made), text)
     _refuse_amounts(statement, plan, made, text)
     for one in (staged, validation):
         if one is not None:
@@ -201,6 +202,20 @@ def _refuse_metrics(statement: Train, plan: TrainPlan, made: Shards, text: str) 
         at = at_attribute(statement, "validation.metrics")
         said = f"{wrong}, as `{plan.label.column}` has {len(made.classes)} classes"
         raise StatementError(text, [Problem(at, f"{said}, not all in the first rows")])
+
+
+def _refuse_weights(statement: Train, label: LabelPlan, text: str) -> None:
+    """Raise StatementError for a weight of no class: it would do nothing."""
+    classes = {str(i): str(value) for i, value in enumerate(label.classes)}
+    known = ", ".join(f"{i} ({value})" for i, value in list(classes.items())[:12])
+    for attribute in statement.attributes:
+        field, _, number = flags.field_of(attribute.key).rpartition(".")
+        if field != "training.classWeight" or number in classes:
+            continue
+        told = f"`{label.column}` has no class {number}; it has {known}"
+        if label.head is Head.NUMBER:
+            told = f"`{label.column}` is a number, which has no classes to be weighed"
+        raise StatementError(text, [Problem(attribute.at, told)])
 
 
 def _refuse_amounts(statement: Train, plan: TrainPlan, made: Shards, text: str) -> None:
