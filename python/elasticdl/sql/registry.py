@@ -161,12 +161,20 @@ class Registry:
         self.root = root
 
     def names(self) -> list[str]:
-        """Return the models' names, in order. Raises SpecError for what is a file."""
-        if not self.root.is_dir():
-            if self.root.exists():
-                raise SpecError(f"{self.root} is a file; expected a folder of models")
-            return []
-        return sorted(p.name for p in self.root.iterdir() if self._versions(p.name))
+        """Return the models' names, in order. Raises SpecError where none can be read."""
+        try:
+            if not self.root.is_dir():
+                if self.root.exists():
+                    raise SpecError(
+                        f"{self.root} is a file; expected a folder of models"
+                    )
+                return []
+            return sorted(p.name for p in self.root.iterdir() if self._versions(p.name))
+        except OSError as error:
+            raise SpecError(
+                f"{self.root}: its models cannot be read: {error.strerror or error}; "
+                "name another folder with --models-dir"
+            ) from error
 
     def versions(self, name: str) -> list[ModelVersion]:
         """Return the whole versions of a model, oldest first."""

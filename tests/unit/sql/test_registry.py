@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import os
 import resource
 import signal
 import subprocess
@@ -179,6 +180,21 @@ def test_a_disk_that_is_full_is_named_and_nothing_stays(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, taken)
     assert not (tmp_path / "models").exists()
+
+
+def test_a_registry_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "models"
+    place.mkdir()
+    place.chmod(0)
+    before = os.geteuid()
+    if before == 0:  # may read all
+        os.seteuid(65534)
+    try:
+        with pytest.raises(SpecError, match="models: its models cannot be read: Perm"):
+            Registry(place).names()
+    finally:
+        os.seteuid(before)
+        place.chmod(0o700)
 
 
 def test_a_file_in_the_place_of_the_registry_is_no_registry_without_models(
