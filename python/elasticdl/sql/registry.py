@@ -161,7 +161,7 @@ class Registry:
         self.root = root
 
     def names(self) -> list[str]:
-        """Return the models' names, in order. Raises SpecError where none can be read."""
+        """Return the models' names, in order. Raises SpecError if they are not read."""
         try:
             if not self.root.is_dir():
                 if self.root.exists():
