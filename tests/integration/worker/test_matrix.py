@@ -109,8 +109,10 @@ def plain_keras(text, mixed, fit, summed):
     batch = next(iter(dataset))
     model(batch[0])
     # `fit` makes the variables of optimizer and metrics while it traces, and then
-    # traces once more: half of the time of a cell.
-    model._symbolic_build(data_batch=batch)
+    # traces once more: half of the time of a cell. Made of dense tensors alone.
+    parts = tf.nest.flatten(batch, expand_composites=False)
+    if all(isinstance(part, tf.Tensor) for part in parts):
+        model._symbolic_build(data_batch=batch)
     if summed:
         apply = model.optimizer.apply
         model.optimizer.apply = lambda gradients, variables=None: apply(
@@ -275,7 +277,7 @@ def test_each_feature_meets_two_forms_each_strategy_and_each_optimizer_a_feature
         for strategy in STRATEGIES:
             assert (feature.name, strategy) in of_features
         met = [form for form in feature.forms if (feature.name, form) in of_features]
-        assert len(met) == min(len(feature.forms), 2)
+        assert len(met) >= min(len(feature.forms), 2)
     crossed = [cell for cell in cells if cell.case.crossed]
     assert {cell.case.optimizer for cell in crossed} >= {each.text for each in USUAL}
     assert len({(cell.form, cell.strategy) for cell in crossed}) == 9
