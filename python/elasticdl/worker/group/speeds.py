@@ -6,9 +6,7 @@ group. Must not know what is computed.
 
 Each takes records in proportion to the records a second of its last shares: whoever was
 late takes fewer, until all need the same time; also where a share costs something of
-its own. The records of several shares over their seconds, not a mean of their speeds:
-one whose processor is taken away for a part of each tenth of a second, as a limit of a
-container does, is as slow as that, however fast it is between.
+its own.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from elasticdl.worker.group.word import HeaderWord
 
-_FORGOTTEN = 0.2  # of what was, with each share
+_NEWEST = 0.2  # weight of the newest share in the mean speed
 # Weights stay until one is so far off: records that were read ahead are of the share
 # that was expected.
 _CHANGE = 0.1
@@ -31,19 +29,17 @@ class Speeds:
     def __init__(self, *, follow: bool) -> None:
         """Begin without a speed. `follow`: else all members take the same."""
         self._follow = follow
-        self._records = self._seconds = 0.0
-        self._own = 0.0  # read by other threads
+        self._own = 0.0
         self._last: tuple[tuple[int, ...], tuple[float, ...]] = (), ()
 
     def computed(self, records: int, seconds: float) -> None:
         """Note that a share of so many records took so long."""
         if records <= 0:
-            self._seconds /= _HOPE
-        elif seconds > 0:
-            self._records += records - self._records * _FORGOTTEN
-            self._seconds += seconds - self._seconds * _FORGOTTEN
-        if self._seconds > 0:
-            self._own = self._records / self._seconds
+            self._own *= _HOPE
+        if records <= 0 or seconds <= 0:
+            return
+        newest = records / seconds
+        self._own += (newest - self._own) * (_NEWEST if self._own else 1.0)
 
     @property
     def own(self) -> float:

@@ -68,20 +68,6 @@ def test_weights_stay_while_speeds_change_a_little() -> None:
     assert leader.weights(3, (3, 8), {8: word(member(81))}) == (1.0, 0.81)
 
 
-def test_one_that_is_stopped_again_and_again_is_as_slow_as_that() -> None:
-    """At 4 ms a share and 60 ms of rest behind each ten, it works for 40 % of the time.
-
-    A mean of speeds called it faster than a neighbour that is steady at 60 %.
-    """
-    stopped, steady = Speeds(follow=True), Speeds(follow=True)
-    for share in range(200):
-        stopped.computed(4, 0.004 + (0.06 if share % 10 == 9 else 0.0))
-        steady.computed(4, 0.004 / 0.6)
-        if share > 50:
-            assert stopped.own < steady.own * 1.3
-    assert stopped.own < steady.own
-
-
 @pytest.mark.parametrize("cost", [0.0, 0.01])
 def test_members_come_to_need_the_same_time(cost: float) -> None:
     """Also where each share costs `cost` seconds, and times are noisy."""
