@@ -26,6 +26,7 @@ from elasticdl.job.heartbeats import (
     Registration,
     SnapshotDone,
 )
+from elasticdl.pauses import growing
 from elasticdl.ps.server import ParameterServer, PsFigures
 from elasticdl.ps.snapshots import Done, WantedSnapshot
 from elasticdl.ps.traffic import Usage
@@ -35,8 +36,11 @@ from elasticdl.rpc.retry import is_transient, retry
 
 log = logging.getLogger(__name__)
 
-# While the master waits for something (a start, a snapshot) it is told this often.
+# While the master waits for something (a start, a snapshot) it is told this often: at
+# first soon, since a small snapshot takes no longer, then more rarely, since workers
+# need the CPU to start.
 _PENDING_SECONDS = 0.05
+_LONG_PENDING_SECONDS = 0.25
 _LEAST_PAUSE_SECONDS = 0.01
 
 
@@ -106,6 +110,7 @@ class ControlLoop:
         self._heartbeat_seconds = heartbeat_seconds
         self._keep_versions = keep_versions
         self._revision = 0
+        self._pending_beats = 0  # in a row
         self._registered = life.registered
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
@@ -196,9 +201,7 @@ class ControlLoop:
         request = PsHeartbeat(
             status=report_of(figures, self._usage),
             seen_revision=self._revision,
-            hold_seconds=_PENDING_SECONDS
-            if figures.pending or figures.obeyed < self._revision
-            else self._heartbeat_seconds,
+            hold_seconds=self._hold_seconds(figures),
         )
         try:
             reply = self._master.ps_sync(request)
@@ -213,6 +216,17 @@ class ControlLoop:
         self._obey(reply)
         # Against a master that answers at once each time.
         self._stop.wait(_LEAST_PAUSE_SECONDS)
+
+    def _hold_seconds(self, figures: PsFigures) -> float:
+        """Return how long the master may hold the next heartbeat without news."""
+        if not figures.pending and figures.obeyed >= self._revision:
+            self._pending_beats = 0
+            return self._heartbeat_seconds
+        self._pending_beats += 1
+        pause = growing(
+            self._pending_beats - 1, first=_PENDING_SECONDS, most=_LONG_PENDING_SECONDS
+        )
+        return min(pause, self._heartbeat_seconds)
 
     def _obey(self, reply: PsOrders) -> None:
         self._revision = reply.revision

@@ -77,7 +77,7 @@ class TrainingSpec(SpecModel):
     batches_per_task: PositiveInt = Field(
         8,
         description="A task is this many batches; what a lost worker repeats (async: "
-        "and the last 0.1 s of its tasks, if they are shorter; 4 s of 1,000 workers).",
+        "and the last 0.5 s of its tasks, if they are shorter; 4 s of 1,000 workers).",
     )
     seed: int = Field(
         0,

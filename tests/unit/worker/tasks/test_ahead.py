@@ -13,7 +13,15 @@ def paced(seconds, *, far=True, tasks=20):
 
 @pytest.mark.parametrize(
     ("seconds", "most"),
-    [(10.0, 1), (0.25, 1), (0.0625, 3), (0.03125, 6), (0.001, 16), (0.0, 16)],
+    [
+        (10.0, 1),
+        (1.0, 1),
+        (0.25, 4),
+        (0.0625, 16),
+        (0.03125, 32),
+        (0.001, 64),
+        (0.0, 64),
+    ],
 )
 def test_ready_tasks_are_worth_a_moment_of_training(seconds, most):
     assert paced(seconds).most_ready == most
@@ -31,12 +39,12 @@ def test_a_pause_without_work_does_not_count_as_a_long_task():
     ahead = paced(0.03125)
     before = ahead.most_ready
     ahead.took(waited_seconds=1000.0, now=19 * 0.03125 + 0.03125 + 1000.0)
-    assert ahead.most_ready == before == 6
+    assert ahead.most_ready == before == 32
 
 
 def test_the_next_bundle_is_leased_when_half_of_one_is_used_up():
     ahead = paced(0.0)
-    assert [ahead.wanted(ready) for ready in (16, 9, 8, 0)] == [0, 0, 8, 16]
+    assert [ahead.wanted(ready) for ready in (64, 33, 32, 0)] == [0, 0, 32, 64]
 
 
 def test_sync_training_has_one_task_ready_and_reports_at_once():
@@ -45,10 +53,10 @@ def test_sync_training_has_one_task_ready_and_reports_at_once():
     assert ahead.report_due(oldest=0.0, now=0.0) <= 0
 
 
-def test_reports_of_short_tasks_wait_for_each_other_for_a_tenth_of_a_second():
+def test_reports_of_short_tasks_wait_for_each_other_for_half_a_second():
     ahead = paced(0.001)
-    assert ahead.report_due(oldest=10.0, now=10.04) == pytest.approx(0.06)
-    assert ahead.report_due(oldest=10.0, now=10.2) < 0
+    assert ahead.report_due(oldest=10.0, now=10.1) == pytest.approx(0.4)
+    assert ahead.report_due(oldest=10.0, now=10.6) < 0
 
 
 def test_the_master_of_many_workers_has_them_call_more_rarely():
@@ -60,9 +68,8 @@ def test_the_master_of_many_workers_has_them_call_more_rarely():
 
 
 def test_short_tasks_are_asked_for_before_the_last_one_is_begun():
-    ahead = paced(0.03125)
-    ahead.calls_every(0.25)
-    assert [ahead.wanted(ready) for ready in (8, 4, 3, 0)] == [0, 0, 5, 8]
+    ahead = paced(0.125)
+    assert [ahead.wanted(ready) for ready in (8, 3, 2, 0)] == [0, 0, 6, 8]
 
 
 def test_sync_training_calls_for_each_task_however_many_workers_there_are():
