@@ -105,7 +105,7 @@ def _with_inner(
 
 
 def _is_of_keras(method: Any) -> bool:
-    return str(getattr(method, "__module__", "")).startswith("keras.src.")
+    return str(getattr(method, "__module__", "")).startswith("keras.")
 
 
 def without_loss_scale(
