@@ -69,7 +69,7 @@ class RoundMemory:
         piece = self.pieces.get((member, head.part))
         if piece is None:
             raise RpcError(
-                f"worker-{member} sent a piece of part {head.part}, not mine"
+                f"member {member} sent a piece of part {head.part}, not mine"
             )
         return piece
 
@@ -77,7 +77,7 @@ class RoundMemory:
         """Return where a member's part is. Raises RpcError for one of another."""
         owner = self.round.members[head.part % len(self.round.members)]
         if head.part >= len(self.bounds) or owner != member:
-            raise RpcError(f"worker-{member} sent part {head.part}, not its own")
+            raise RpcError(f"member {member} sent part {head.part}, not its own")
         return self.bounds[head.part]
 
 

@@ -359,7 +359,7 @@ class Group:
             listening.close()
 
     def _lost(self, number: int, member: int, why: str) -> None:
-        log.info("Round %d lost worker-%d: %s", number, member, why)
+        log.info("Round %d lost member %d: %s", number, member, why)
         self._tell(lambda: self._participant.lost(member, number))
 
     # -- the protocol ------------------------------------------------------------------

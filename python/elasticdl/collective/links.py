@@ -110,7 +110,7 @@ class Listener:
         with self._changed:
             while (number, member) not in self._waiting:
                 if self._closed or not go_on():
-                    raise RpcError(f"worker-{member} did not connect in time")
+                    raise RpcError(f"member {member} did not connect in time")
                 self._changed.wait(_LOOK_SECONDS)
             return self._waiting.pop((number, member))
 
@@ -166,7 +166,7 @@ class Listener:
             connection, member = _encrypted(connection, self._door, accepted=True)
             greeting = wire.greeted(connection, self._door.token)
             if member not in (None, greeting.sender):
-                raise RpcError(f"worker-{member} says that it is {greeting.sender}")
+                raise RpcError(f"member {member} says that it is {greeting.sender}")
         except RpcError as error:
             log.warning("A connection to the group was refused: %s", error)
             connection.close()
@@ -213,7 +213,7 @@ def connect(
         except (OSError, RpcError) as error:
             if not go_on():
                 raise RpcError(
-                    f"worker-{greeting.receiver} at {address} does not answer: {error}"
+                    f"member {greeting.receiver} at {address} does not answer: {error}"
                 ) from error
         time.sleep(_RETRY_SECONDS)
 
@@ -225,7 +225,7 @@ def _connected(address: str, greeting: wire.Greeting, door: Door) -> socket.sock
     try:
         connection, member = _encrypted(connection, door, accepted=False)
         if member not in (None, greeting.receiver):
-            raise RpcError(f"{address} is the address of worker-{member}")
+            raise RpcError(f"{address} is the address of member {member}")
         wire.greet(connection, greeting, door.token)
     except BaseException:
         connection.close()

@@ -163,7 +163,7 @@ class Listening:
                 if self._closed.is_set() or self._to.ended(self, False):
                     return
                 failures += 1
-                log.info("Listening to worker-%d: %s", self.sponsor.number, error)
+                log.info("Listening to member %d: %s", self.sponsor.number, error)
             self._closed.wait(_RETRY_SECONDS)
         self.near = True
         self._to.ended(self, True)

@@ -123,7 +123,7 @@ class Sponsoring:
             return
         kept = replace(step, parts=(step.parts[0].copy(),))
         for out in self._feed.made(kept, now=time.monotonic()):
-            log.info("worker-%d is too many steps behind to listen", out)
+            log.info("member %d is too many steps behind to listen", out)
         self._changed.notify_all()
 
     def pace(self) -> None:
@@ -167,7 +167,7 @@ class Sponsoring:
         try:
             serve(connection, partial(self._next_for, one))
         except RpcError as error:
-            log.info("worker-%d listens no more: %s", newcomer, error)
+            log.info("member %d listens no more: %s", newcomer, error)
         with self._changed:
             one.gone = True
             self._feed.ended(one.key, now=time.monotonic())

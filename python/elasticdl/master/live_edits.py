@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,9 +142,14 @@ def _changes(
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             found += _changes(before, after, f"{path}.")
-        elif before != after:
+        elif before != after and _written(before) != _written(after):
             found.append(FieldChange(path, before, after))
     return found
+
+
+def _written(value: Any) -> str:
+    """Return a value as it is written: a .nan, as of a model's params, equals none."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _set(tree: dict[str, Any], path: str, value: Any) -> None:

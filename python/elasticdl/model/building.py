@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import tensorflow as tf
@@ -27,20 +27,30 @@ from elasticdl.model.feed.chain import batches_itself
 from elasticdl.model.feed.default import default_parser
 from elasticdl.model.user_code import ModelCode, check_params
 
+FULL_POLICY = "float32"
 MIXED_POLICY = "mixed_bfloat16"
+Imported = TypeVar("Imported")
 _EXAMPLE_RECORDS = 2  # Two show that the first axis is the record.
 
 
-def begin(*, seed: int, mixed_precision: bool) -> None:
+def with_policy(run: Callable[[], Imported]) -> tuple[Imported, Any]:
+    """Return what importing a module returns, and the dtype policy that it sets.
+
+    A module sets one for all its layers at its top, as Keras's guide does.
+    """
+    keras.config.set_dtype_policy(FULL_POLICY)  # not that of a module before
+    return run(), keras.config.dtype_policy()
+
+
+def begin(*, seed: int, policy: Any = FULL_POLICY) -> None:
     """Seed this process: every process builds the same names and values.
 
     Keras counts layers to name them and draws initial values from one seed; both begin
-    anew here. The 16-bit type is bfloat16 everywhere: it needs no loss scaling, which
-    gradients on their way to the PS would have to be cleared of.
+    anew here. So does the dtype policy, which Keras forgets with its session.
     """
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(seed)
-    keras.config.set_dtype_policy(MIXED_POLICY if mixed_precision else "float32")
+    keras.config.set_dtype_policy(policy)
 
 
 def call_model_function(

@@ -75,9 +75,12 @@ class _Built:
 class ModelDefinition:
     """The user's model module in use; `load_definition` creates it."""
 
-    def __init__(self, spec: JobSpec, code: ModelCode, symbols: Symbols) -> None:
-        """Take the job, the module's code and its symbols."""
+    def __init__(
+        self, spec: JobSpec, code: ModelCode, symbols: Symbols, policy: Any
+    ) -> None:
+        """Take the job, the module's code, its symbols and the policy that it sets."""
         self._spec = spec
+        self._policy = policy
         self._symbols = symbols
         self._built: _Built | None = None
         self._said: frozenset[str] = frozenset()  # what an own test_step returns
@@ -148,7 +151,10 @@ class ModelDefinition:
         symbols = self._symbols
         mode = building.mode_of(self._spec.type)
         metadata = metadata or Metadata()
-        building.begin(seed=self.seed, mixed_precision=self._spec.model.mixed_precision)
+        mixed = self._spec.model.mixed_precision
+        building.begin(
+            seed=self.seed, policy=building.MIXED_POLICY if mixed else self._policy
+        )
         model = building.call_model_function(
             self.code,
             symbols.model_function,
@@ -463,7 +469,9 @@ def load_definition(
         root = job_dir.model_dir
         write_files(root, model.files)
     code, function_name = user_code.locate(root, model.definition)
-    module = user_code.import_module(code, code.main_file, again=True)
+    module, policy = building.with_policy(
+        lambda: user_code.import_module(code, code.main_file, again=True)
+    )
     code = code.with_others(module)
     function = getattr(module, function_name, None)
     if function is None or not callable(function):
@@ -473,5 +481,5 @@ def load_definition(
             + did_you_mean(function_name, user_code.public_names(module))
         )
     return ModelDefinition(
-        spec, code, find_symbols(spec, code, module, function_name, function)
+        spec, code, find_symbols(spec, code, module, function_name, function), policy
     )

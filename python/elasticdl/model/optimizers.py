@@ -78,11 +78,34 @@ def variables_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:
     return list({id(v): v for v in every}.values())
 
 
-def averages_values(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether the model is meant to be used with averages of its values (use_ema)."""
+def ends_with_other_values(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether the model is meant to be used with other values than it trains with.
+
+    So it is with averages (use_ema), and where an optimizer of one's own says what
+    `fit` ends with.
+    """
+    # Those of a MultiOptimizer, too.
+    every = _with_inner(optimizer)
+    return any(one.use_ema for one in every) or ends_its_own_way(optimizer)
+
+
+def ends_its_own_way(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether a `finalize_variable_values` that is not Keras's sets the last values."""
+    return any(
+        not _is_of_keras(one.finalize_variable_values)
+        for one in (optimizer, *_with_inner(optimizer))
+    )
+
+
+def _with_inner(
+    optimizer: keras.optimizers.Optimizer,
+) -> tuple[keras.optimizers.Optimizer, ...]:
     inner = inner_optimizer(optimizer)
-    # Those of a MultiOptimizer.
-    return any(one.use_ema for one in (inner, *getattr(inner, "optimizers", ())))
+    return (inner, *getattr(inner, "optimizers", ()))
+
+
+def _is_of_keras(method: Any) -> bool:
+    return str(getattr(method, "__module__", "")).startswith("keras.")
 
 
 def without_loss_scale(

@@ -6,6 +6,7 @@ nothing while the job runs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,8 @@ from elasticdl.worker.steps.step import TRACED
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import TaskStream
 from elasticdl.worker.trainer import InModel
+
+log = logging.getLogger(__name__)
 
 # Of a state, beside its variables: names, and the position in the data.
 _MOST_TEXT_BYTES = 16 << 20
@@ -215,6 +218,8 @@ class GroupMaker:
             word=lambda: HeaderWord(speeds.own, *position.digests.answer).encoded(),
         )
         address = life.context.announced(group.port)
+        # By it logs of others tell of this worker: its name has another number.
+        log.info("Member %d of the group, reached at %s", me, address)
         measures = Measures(around.shows.clock, lambda: group.sent_bytes)
         link = GroupLink(group, me, address, measures, _step_size(spec))
         loop = GroupLoop(parts, group, link, position)

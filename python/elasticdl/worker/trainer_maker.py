@@ -14,7 +14,11 @@ from elasticdl.job.spec.job import JobSpec, JobType, OnNanLoss, Strategy, Update
 from elasticdl.job.words import GoodputCause
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch
-from elasticdl.model.optimizers import own_rate, without_loss_scale
+from elasticdl.model.optimizers import (
+    ends_its_own_way,
+    own_rate,
+    without_loss_scale,
+)
 from elasticdl.model.state import ModelState
 from elasticdl.model.state_keeps import state_layout
 from elasticdl.model.variables import (
@@ -68,10 +72,22 @@ class TrainerMaker:
         if spec.type is not JobType.TRAIN:
             path = Path(restore_dir or spec.checkpoint.init_from)
             with self._life.goodput.cause(GoodputCause.RESTORE):
-                return FixedTrainer(self._definition.model, path)
+                return self._fixed_trainer(path)
         if spec.strategy is Strategy.LOCAL:
             return self._local_trainer(batch, restore_dir)
         return self._ps_trainer(batch)
+
+    def _fixed_trainer(self, path: Path) -> FixedTrainer:
+        definition = self._definition
+        if not ends_its_own_way(definition.optimizer):
+            return FixedTrainer(definition.model, path)
+        return FixedTrainer(
+            definition.model,
+            path,
+            optimizer=lambda: LocalState(
+                definition.model, definition.optimizer, definition.optimizer_json()
+            ),
+        )
 
     def _local_trainer(self, batch: Batch, restore_dir: str) -> LocalTrainer:
         life, definition = self._life, self._definition

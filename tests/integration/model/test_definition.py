@@ -170,6 +170,22 @@ def test_mixed_precision_keeps_variables_and_losses_in_float32(built, feeder, re
     }
 
 
+POLICIES = {
+    "mixed_float16": 'keras.mixed_precision.set_global_policy("mixed_float16")',
+    "mixed_bfloat16": 'keras.config.set_dtype_policy("mixed_bfloat16")',
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_that_the_module_sets_holds_for_its_layers_alone(built, policy):
+    text = CLASSIC.replace("import keras\n", f"import keras\n{POLICIES[policy]}\n", 1)
+    model = built(text).model
+    assert {layer.dtype_policy.name for layer in model.layers[1:]} == {policy}
+    mixed = built(text, mixedPrecision=True).model
+    assert mixed.layers[1].dtype_policy.name == "mixed_bfloat16"
+    assert built(CLASSIC).model.layers[1].dtype_policy.name == "float32"
+
+
 def test_several_outputs_have_losses_and_metrics_of_their_own(built, feeder, records):
     text = """
 import keras

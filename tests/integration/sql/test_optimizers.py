@@ -170,7 +170,7 @@ def test_a_statement_trains_as_plain_keras_does(of: str, tmp_path: Path) -> None
 def _trained_by_keras(version: ModelVersion, folder: Path) -> keras.Model:
     """Train the module of a version over its shards, in their order."""
     job = load_values(version.values_file).job
-    building.begin(seed=job.training.seed, mixed_precision=False)
+    building.begin(seed=job.training.seed)
     (path, text), *others = job.model.files.items()
     module = loaded(Generated(text, path, "", dict(others)), folder)
     function = job.model.definition.rpartition(".")[2]

@@ -100,7 +100,9 @@ class Steps(keras.callbacks.Callback):
 @functools.lru_cache(maxsize=8)
 def plain_keras(text, mixed, fit, summed):
     """Train the module by `fit`; `summed`: with rows of one id added up before."""
-    building.begin(seed=0, mixed_precision=mixed)
+    building.begin(
+        seed=0, policy=building.MIXED_POLICY if mixed else building.FULL_POLICY
+    )
     module = types.ModuleType("plain")
     exec(compile(text, "plain", "exec"), module.__dict__)
     model = module.model()

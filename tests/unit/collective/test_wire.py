@@ -159,6 +159,18 @@ def test_a_member_that_sends_what_does_not_fit_breaks_the_round(
         assert order(group) == Broken(5, 1)
 
 
+def test_logs_call_a_member_by_its_number_and_not_by_another_workers_name(
+    group, worker_1, caplog
+) -> None:
+    """`worker-1` is a name that counts otherwise: often that of whoever wrote it."""
+    caplog.set_level("INFO", "elasticdl.collective")
+    with joined(group, worker_1):
+        pass
+    assert order(group) == Broken(5, 1)
+    assert "Round 5 lost member 1: " in caplog.text
+    assert "worker-" not in caplog.text
+
+
 def test_who_has_no_token_does_not_get_in_and_disturbs_nobody(group, worker_1) -> None:
     with socket.create_connection(("127.0.0.1", group.port), timeout=5) as stranger:
         stranger.sendall(bytes(54))  # as long as a greeting

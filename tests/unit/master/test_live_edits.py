@@ -1,5 +1,7 @@
 """Which edits of a running job's file are taken."""
 
+import json
+
 import pytest
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.master.live_edits import compare
@@ -52,6 +54,16 @@ def test_everything_else_is_refused_and_stays(
     assert [change.path for change in edit.refused] == [path]
     assert not edit.accepted
     assert edit.spec == spec()
+
+
+def test_a_number_that_equals_none_is_no_edit_of_it() -> None:
+    def with_nan(**fields: object) -> JobSpec:
+        text = '{"definition": "m.f", "params": {"missing": NaN, "of": [[NaN]]}}'
+        return spec(model=json.loads(text), **fields)
+
+    edit = compare(with_nan(), with_nan(worker={"replicas": 5}))
+    assert [change.path for change in edit.accepted] == ["worker.replicas"]
+    assert not edit.refused
 
 
 def test_an_edit_of_both_kinds_takes_what_may_change() -> None:

@@ -280,7 +280,7 @@ class GroupLoop:
         """Tell who has other values than this worker, which leads."""
         differing = self._position.digests.differing(self._group.words)
         if differing:
-            names = ", ".join(f"number {member}" for member in differing)
+            names = ", ".join(f"member {member}" for member in differing)
             log.warning("The state of %s differs from that of the leader", names)
             self._link.differ(differing)
 

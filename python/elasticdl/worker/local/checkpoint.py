@@ -132,6 +132,16 @@ class LocalState:
         self._restore_optimizer(path, whole)
         return whole.version
 
+    def end(self, path: Path, whole: reshard.Whole) -> None:
+        """Make of the values in the model those with which training would have ended.
+
+        They are those of a checkpoint: what its own optimizer makes of them.
+        """
+        if same_kind(class_name(whole.optimizer), class_name(self._config)):
+            self._restore_optimizer(path, whole)
+            variables = [item.variable for item in self._trainable]
+            self._optimizer.finalize_variable_values(variables)
+
     def _restore_optimizer(self, path: Path, whole: reshard.Whole) -> None:
         """Restore the slots that fit the job's optimizer."""
         inner = inner_optimizer(self._optimizer)

@@ -5,6 +5,7 @@ Owns loading them into the model once. Called by the loop through `Trainer`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from elasticdl.errors import CheckpointError, JobError
 from elasticdl.job.tasks import ModelVersion
 from elasticdl.model.state import is_seed, non_trainable
 from elasticdl.model.variables import trainable_variables
+from elasticdl.worker.local.checkpoint import LocalState
 from elasticdl.worker.trainer import BatchDone, BatchPosition, InModel
 from elasticdl.worker.untrained import load_untrained
 
@@ -27,14 +29,23 @@ class FixedTrainer:
     trained = 0
     acknowledged = 0
 
-    def __init__(self, model: keras.Model, path: Path) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        path: Path,
+        *,
+        optimizer: Callable[[], LocalState] | None = None,
+    ) -> None:
         """Load a checkpoint into the model.
+
+        `optimizer`: it says itself with which values training ends.
 
         Raises CheckpointError if it is missing, torn, or of another model.
         """
         whole = reshard.load_all(path)
         # Averages are what a model trained with them is meant to be used with.
-        values = {**whole.states, **whole.values, **whole.slots.get(AVERAGE, {})}
+        averages = {} if optimizer else whole.slots.get(AVERAGE, {})
+        values = {**whole.states, **whole.values, **averages}
         variables = trainable_variables(model)
         wrong = [
             f"{v.name} {v.shape}"
@@ -52,6 +63,8 @@ class FixedTrainer:
         # Each worker has seeds of its own, whatever those of one trainer were.
         own = [item for item in state.own if not is_seed(item)]
         load_untrained(replace(state, own=own), values, path)
+        if optimizer is not None:
+            optimizer().end(path, whole)
         self.version = whole.version
 
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:

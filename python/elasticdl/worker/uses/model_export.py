@@ -22,7 +22,7 @@ from elasticdl.job.tasks import (
 )
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.export import Aside, export_model
-from elasticdl.model.optimizers import averages_values
+from elasticdl.model.optimizers import ends_with_other_values
 from elasticdl.worker.trainer import ModelSource
 from elasticdl.worker.uses.model_values import ModelValues
 
@@ -58,8 +58,8 @@ class ModelExporter:
             aside.clear(but=task.beside)
             version, paths = self._write(task.model, aside.path)
         else:
-            averages = averages_values(self._definition.optimizer)
-            model = ModelVersion(AVERAGE) if averages else task.model
+            others = ends_with_other_values(self._definition.optimizer)
+            model = ModelVersion(AVERAGE) if others else task.model
             version, paths = self._write(model, directory)
         log.info("Exported %s", ", ".join(str(path) for path in paths))
         return TaskReport(
