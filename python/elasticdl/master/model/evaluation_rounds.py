@@ -457,6 +457,7 @@ class Rounds:
     def _close(self) -> None:
         self.current = None
         self._signals.bump_holders()
+        self._signals.work()  # tasks may have waited for it
 
     def abort(self) -> None:
         """Abort the round: its snapshot is lost with a PS. It opens again later."""

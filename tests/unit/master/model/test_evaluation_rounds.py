@@ -295,6 +295,29 @@ def test_no_task_is_leased_ahead_of_the_end_of_an_epoch_that_is_measured(
     assert len(leased(course, ledger, version=10)) == 5
 
 
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_lease_that_waits_for_the_end_of_a_round_does_not_wait_longer(
+    ledger, given_up
+) -> None:
+    """It waited out its second: a quarter of the time of a job of short epochs."""
+
+    async def story() -> None:
+        course = Course(ledger, [])
+        course.rounds.open("test", version=4, epochs_done=0, now=0.0)
+        measured = course.lease()
+        course.report(measured, model_version=4)
+        summary = course.lease()
+        lease = asyncio.create_task(course.signals.wait_for_work(3600))
+        await asyncio.sleep(0)
+        if given_up:
+            course.rounds.abort()
+        else:
+            course.report(summary, results_json='{"accuracy": 0.5}')
+        await asyncio.wait_for(lease, 60)
+
+    asyncio.run(story())
+
+
 def test_no_task_is_leased_ahead_of_a_round_by_steps(ledger) -> None:
     ledger.open_plan(QueuePlan((Shard("t.csv", 0, 400),), 4, 2))
     course = Course(ledger, [], every_steps=7)
