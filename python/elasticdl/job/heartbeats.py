@@ -254,3 +254,4 @@ class PsOrders:
     rewind: int = 0
     restore_dir: str = ""  # to load when rewind is newer than carried out
     stop: bool = False  # job over: leave
+    log_level: str = ""

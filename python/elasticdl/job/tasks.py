@@ -10,6 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+# Tasks of which whoever has the model remembers how many leading records are in it. A
+# checkpoint's position is that of when it was asked for, and the model goes on until its
+# copy is made: as long as a folder takes on a slow disk, with tasks of a step each.
+REMEMBERED_TASKS = 4096
+
 
 class TaskType(IntEnum):
     """What is to be done."""

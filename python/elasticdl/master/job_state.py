@@ -256,6 +256,7 @@ class Job:
             or self.parts.holder.rewinding
             or self.parts.ledger.queue is None
             or self.state.ended
+            or (self.trains and self.parts.rounds.come_first(self.version))
         )
 
     @property

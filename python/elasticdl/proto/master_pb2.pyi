@@ -1345,6 +1345,7 @@ class PsSyncReply(_message.Message):
     REWIND_FIELD_NUMBER: _builtins.int
     RESTORE_DIR_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
+    LOG_LEVEL_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     quorum: _builtins.int
     """sync: gradients that make a version now"""
@@ -1354,6 +1355,8 @@ class PsSyncReply(_message.Message):
     """to load when rewind is newer than carried out"""
     stop: _builtins.bool
     """job over: leave"""
+    log_level: _builtins.str
+    """it may change while the job runs"""
     @_builtins.property
     def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotRequest]:
         """all that are wanted; others are dropped"""
@@ -1368,10 +1371,11 @@ class PsSyncReply(_message.Message):
         rewind: _builtins.int = ...,
         restore_dir: _builtins.str = ...,
         stop: _builtins.bool = ...,
+        log_level: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["learning_rate_scale", b"learning_rate_scale", "quorum", b"quorum", "restore_dir", b"restore_dir", "revision", b"revision", "rewind", b"rewind", "snapshots", b"snapshots", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["learning_rate_scale", b"learning_rate_scale", "log_level", b"log_level", "quorum", b"quorum", "restore_dir", b"restore_dir", "revision", b"revision", "rewind", b"rewind", "snapshots", b"snapshots", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

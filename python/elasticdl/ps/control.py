@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from elasticdl.errors import RpcError
+from elasticdl.job.context import set_log_level
 from elasticdl.job.heartbeats import (
     PsHeartbeat,
     PsOrders,
@@ -111,6 +112,7 @@ class ControlLoop:
         self._keep_versions = keep_versions
         self._revision = 0
         self._pending_beats = 0  # in a row
+        self._log_level = ""  # as the master said last
         self._registered = life.registered
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
@@ -230,6 +232,9 @@ class ControlLoop:
 
     def _obey(self, reply: PsOrders) -> None:
         self._revision = reply.revision
+        if reply.log_level and reply.log_level != self._log_level:
+            self._log_level = reply.log_level
+            set_log_level(reply.log_level)
         if reply.stop:
             log.info("The job is over")
             self._stop.set()

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.errors import RefusedError
+from elasticdl.job.tasks import REMEMBERED_TASKS
 from elasticdl.ps.apply import (
     Gradient,
     ParameterShard,
@@ -32,9 +33,6 @@ from elasticdl.ps.recycling import Recycler
 from elasticdl.rpc.ps.tensors import PushId
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import SharedState, StateShare
-
-# Tasks whose prefixes are remembered; only those that are being trained matter.
-RECENT_TASKS = 4096
 
 Floats = NDArray[np.float32]
 
@@ -200,5 +198,5 @@ class Parameters:
             before = self.applied.get(push.task_id, 0)
             self.applied[push.task_id] = max(before, push.records_done)
             self.applied.move_to_end(push.task_id)
-            while len(self.applied) > RECENT_TASKS:
+            while len(self.applied) > REMEMBERED_TASKS:
                 self.applied.popitem(last=False)

@@ -438,6 +438,7 @@ def ps_orders_to_wire(orders: PsOrders) -> master_pb2.PsSyncReply:
         rewind=orders.rewind,
         restore_dir=orders.restore_dir,
         stop=orders.stop,
+        log_level=orders.log_level,
     )
 
 
@@ -451,4 +452,5 @@ def ps_orders_from_wire(message: master_pb2.PsSyncReply) -> PsOrders:
         message.rewind,
         message.restore_dir,
         message.stop,
+        message.log_level,
     )

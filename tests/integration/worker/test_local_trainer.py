@@ -202,6 +202,21 @@ def test_a_nan_loss_ends_the_local_loop_unless_it_is_skipped(definition, batches
     assert trainer.trained == 1
 
 
+def test_a_checkpoint_names_all_short_tasks_since_it_was_asked_for(
+    definition, batches_of
+):
+    """A slow disk took a second to make its folder; a task is one batch."""
+    named = {}
+    trainer = local(
+        definition(), between=lambda version, applied: named.update(applied)
+    )
+    batch = next(iter(batches_of(1)))
+    for task in range(300):
+        named.clear()
+        train(trainer, [batch], task=task)
+    assert sorted(named) == list(range(300))
+
+
 def test_a_restored_checkpoint_goes_on_as_if_nothing_had_happened(
     definition, batches_of, tmp_path
 ):

@@ -1,5 +1,6 @@
 """A PS answers its master while something else of it takes long."""
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -84,6 +85,29 @@ def test_an_order_is_carried_out_and_reported_beside_the_heartbeats(group, loop_
 
     loop_of(ps.servers[0], Master(script)).run()
     assert [done.snapshot for done in ps.servers[0].figures().snapshots] == ["eval-7"]
+
+
+def test_a_ps_logs_at_the_level_that_an_edit_of_its_job_says(group, loop_of):
+    ps = group(1, sync=False)
+    ps.ready()
+    levels = ["", "error", "error", "debug"]
+    log, seen = logging.getLogger("elasticdl"), []
+    before = log.level
+    log.setLevel(logging.INFO)
+
+    def script(number, _request):
+        seen.append(log.level)
+        level = levels[number - 1]
+        return master_pb2.PsSyncReply(revision=1, stop=number == 4, log_level=level)
+
+    try:
+        loop_of(ps.servers[0], Master(script)).run()
+        seen.append(log.level)
+    finally:
+        log.setLevel(before)
+    assert seen == [
+        *[logging.INFO] * 2, *[logging.ERROR] * 2, logging.DEBUG
+    ]  # fmt: skip
 
 
 def test_an_order_from_before_a_rewind_is_passed_over(group):

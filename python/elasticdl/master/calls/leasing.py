@@ -125,7 +125,7 @@ class Leasing:
         if task is not None or not member.ready or not (may_train and job.may_train):
             return task
         ledger, admission = self._parts.ledger, self._parts.holder.admission
-        if not ledger.can_lease or self._parts.rounds.stops_training:
+        if not ledger.can_lease:
             return None
         if not admission.may_begin(member.key.index):
             return None

@@ -60,4 +60,5 @@ class PsHeartbeats:
             rewind=self._group.rewind,
             restore_dir=self._group.rewind_dir,
             stop=member.drain,
+            log_level=str(self._job.spec.log.level),
         )

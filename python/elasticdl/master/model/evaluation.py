@@ -14,6 +14,7 @@ import numpy as np
 from elasticdl.data.reader import Shard
 from elasticdl.errors import UserCodeError
 from elasticdl.job.spec.job import EvaluationSpec
+from elasticdl.master.tasks.queue import TaskQueue
 from elasticdl.tensor import codec
 from elasticdl.tensor.codec import Array
 
@@ -61,6 +62,20 @@ class EvaluationSchedule:
         if spec.every_seconds and self.next_time() is not None:
             return TIME if now >= (self.next_time() or now) else None
         return None
+
+    def due_behind(self, queue: TaskQueue, *, version: int) -> bool:
+        """Whether a round is due once all that is leased has been trained.
+
+        For models that are measured as they are: a task that was leased ahead would be
+        in the measure of an epoch, or of steps, that it is no part of. `version`: the
+        newest that is known, which may have some of what is leased.
+        """
+        spec = self.spec
+        if spec.at_epoch_end and queue.epoch_behind > self._epochs:
+            return True
+        steps = len(queue.leased) * queue.plan.batches_per_task
+        due = self._version + spec.every_steps
+        return bool(spec.every_steps) and version + steps >= due
 
     def next_time(self) -> float | None:
         """Return when a round is due by time; None if never."""

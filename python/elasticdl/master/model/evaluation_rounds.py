@@ -260,6 +260,7 @@ class Rounds:
             self.open(why, version=version, epochs_done=epochs_done, now=now)
         elif why != evaluation.TIME:
             self.schedule.opened(version=version, epochs_done=epochs_done, now=now)
+            self._signals.work()  # tasks may have waited for it
 
     def _measured(self, version: int) -> bool:
         """Whether nothing was trained since the newest result.
@@ -300,6 +301,13 @@ class Rounds:
         other values.
         """
         return self.current is not None and not self._pins
+
+    def come_first(self, version: int) -> bool:
+        """Whether a round is under way, or due, before any more is trained."""
+        queue = self._ledger.queue
+        if self._pins or not self.possible or queue is None:
+            return False
+        return self.stops_training or self.schedule.due_behind(queue, version=version)
 
     def requests(self, index: int) -> list[SnapshotRequest]:
         """Return the snapshots that a PS has to keep for the round."""
@@ -449,6 +457,7 @@ class Rounds:
     def _close(self) -> None:
         self.current = None
         self._signals.bump_holders()
+        self._signals.work()  # tasks may have waited for it
 
     def abort(self) -> None:
         """Abort the round: its snapshot is lost with a PS. It opens again later."""

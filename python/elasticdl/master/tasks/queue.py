@@ -347,6 +347,12 @@ class TaskQueue:
         return (self._cursor if oldest is None else oldest) // self.tasks_per_epoch
 
     @property
+    def epoch_behind(self) -> int:
+        """The oldest epoch with a task that is not leased or done."""
+        behind = (task.epoch for task in self._waiting.values())
+        return min(behind, default=self._cursor // self.tasks_per_epoch)
+
+    @property
     def cursor(self) -> int:
         """Number of the next task that was never leased."""
         return self._cursor

@@ -272,7 +272,7 @@ class GroupLoop:
         self._refill(0.0)
         with self._position.lock:
             work = self._position.work
-            version, applied = work.version, dict(work.applied)
+            version, applied = work.version, work.applied
         if parts.between_steps(version, applied):
             self._position.digests.due()
 

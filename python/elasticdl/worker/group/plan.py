@@ -19,9 +19,7 @@ from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 from elasticdl.job.spec.kinds import RateRule
-
-# Tasks whose trained records a checkpoint names; the master knows of older ones.
-_REMEMBERED_TASKS = 64
+from elasticdl.job.tasks import REMEMBERED_TASKS
 
 
 @dataclass(frozen=True)
@@ -244,7 +242,7 @@ class Work:
             self.version += 1
         self.applied[task.task_id] = plan.end - task.start
         self.applied.move_to_end(task.task_id)
-        if len(self.applied) > _REMEMBERED_TASKS:
+        if len(self.applied) > REMEMBERED_TASKS:
             self.applied.popitem(last=False)
 
     def encoded(self) -> bytes:

@@ -53,7 +53,7 @@ class GroupParts:
     stream: TaskStream
     handlers: Mapping[int, Handler]  # of every type but TRAINING
     # Writes a checkpoint if one is wanted; returns whether it does.
-    between_steps: Callable[[int, dict[int, int]], bool]
+    between_steps: Callable[[int, Mapping[int, int]], bool]
     # The job stops, and its last checkpoint is copied: no step is made any more.
     holds: Callable[[], bool]
     describe: Callable[[str, BaseException], str]

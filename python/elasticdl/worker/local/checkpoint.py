@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -306,7 +306,7 @@ class LocalCheckpoints:
         self._taken = ""
         self._thread: threading.Thread | None = None
 
-    def between_steps(self, version: int, applied: dict[int, int]) -> bool:
+    def between_steps(self, version: int, applied: Mapping[int, int]) -> bool:
         """Copy the state if a new checkpoint is wanted; a thread writes it.
 
         Returns whether one was.
@@ -316,7 +316,7 @@ class LocalCheckpoints:
             return False
         self.finish()
         self._taken = request.id
-        done = SnapshotDone(id=request.id, version=version, applied=applied)
+        done = SnapshotDone(id=request.id, version=version, applied=dict(applied))
         write = self._state.write(version)
         self._thread = threading.Thread(
             target=self._write,
@@ -334,10 +334,10 @@ class LocalCheckpoints:
 
     def or_hold(
         self, leaving: threading.Event
-    ) -> Callable[[int, dict[int, int]], bool]:
+    ) -> Callable[[int, Mapping[int, int]], bool]:
         """Return `between_steps` that returns only when a step may be made again."""
 
-        def between_steps(version: int, applied: dict[int, int]) -> bool:
+        def between_steps(version: int, applied: Mapping[int, int]) -> bool:
             copied = self.between_steps(version, applied)
             while self.holds and not leaving.wait(_HOLD_SECONDS):
                 copied |= self.between_steps(version, applied)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 
 from elasticdl.checkpoint.layout import AVERAGE
-from elasticdl.job.tasks import ModelVersion
+from elasticdl.job.tasks import REMEMBERED_TASKS, ModelVersion
 from elasticdl.worker.local.own_step import OwnStep
 from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.steps.variable_step import VariableStep
@@ -26,10 +26,6 @@ from elasticdl.worker.trainer import (
 )
 
 log = logging.getLogger(__name__)
-
-# Tasks whose trained records a checkpoint names; the master knows of older ones.
-_REMEMBERED_TASKS = 64
-
 
 class LocalTrainer:
     """Trains in place, with the user's own optimizer."""
@@ -43,7 +39,7 @@ class LocalTrainer:
         skip_nan: bool,
         learning_rate_of: Callable[[int, int], float | None],
         learning_rate_scale: Callable[[], float],
-        between_steps: Callable[[int, dict[int, int]], bool],
+        between_steps: Callable[[int, Mapping[int, int]], bool],
     ) -> None:
         """Take a step that applies its gradients itself.
 
@@ -85,7 +81,7 @@ class LocalTrainer:
         if at.records_done:
             self._applied[at.task_id] = at.records_done
             self._applied.move_to_end(at.task_id)
-            if len(self._applied) > _REMEMBERED_TASKS:
+            if len(self._applied) > REMEMBERED_TASKS:
                 self._applied.popitem(last=False)
         self.between_steps()
         return BatchDone(loss, self._version, skipped)
@@ -102,7 +98,7 @@ class LocalTrainer:
         return InModel(self._version)
 
     def between_steps(self) -> None:
-        self._between_steps(self._version, dict(self._applied))
+        self._between_steps(self._version, self._applied)
 
     def variables_changed(self) -> None:
         """Do nothing: the model's variables are the only copy of the values."""

@@ -102,6 +102,7 @@ class TaskStream:
         self._goes_on: Callable[[int], bool] | None = None
         self._ahead = Ahead(far=far_ahead)
         self._beside = 0  # lease of the task beside training that was taken last
+        self._beside_done = False  # it is: the next one of its round may be there
         self._clock = clock
         self._waited_seconds = 0.0  # since the last task was taken
         self._report_since = 0.0  # when the oldest waiting report came
@@ -195,6 +196,7 @@ class TaskStream:
         """
         with self._changed:
             self._held.discard(report.lease_id)
+            self._beside_done |= report.lease_id == self._beside
             self._post(report, urgent=not can_wait)
             self._changed.notify_all()
 
@@ -247,7 +249,9 @@ class TaskStream:
             return 0
         if self._beside in self._held and not self._far_ahead:
             return 0
-        return self._ahead.wanted(len(self._ready))
+        wanted = self._ahead.wanted(len(self._ready))
+        # However much is ready: a round's result is not to wait for it at each step.
+        return max(wanted, int(self._beside_done))
 
     def _post(self, report: TaskReport, *, urgent: bool) -> None:
         if not self._outbox.waiting:
@@ -283,6 +287,7 @@ class TaskStream:
                 if self._closed:
                     return
                 want = self._wanted()
+                self._beside_done = False
                 reports = self._outbox.take()
                 self._leasing = True
             reply = self._call(reports, want)
@@ -311,10 +316,21 @@ class TaskStream:
             self._reading = 0
             self._loading -= 1
             if loaded is not None and not self._draining:
-                self._ready.append(loaded)
+                self._ready.insert(self._place_of(task), loaded)
             elif task.lease_id in self._held:
                 self._return(task)
             self._changed.notify_all()
+
+    def _place_of(self, task: Task) -> int:
+        """Return how many tasks come before one that was read.
+
+        One beside training comes before those of training, but where it measures what
+        the worker itself has: these were leased before it, and change that.
+        """
+        if task.type in _OF_RECORDS or self._steps_wait:
+            return len(self._ready)
+        kinds = [loaded.task.type not in _OF_RECORDS for loaded in self._ready]
+        return sum(kinds)
 
     def _load_or_report(self, task: Task) -> LoadedTask | None:
         try:

@@ -260,6 +260,84 @@ def test_nobody_trains_while_workers_evaluate_what_they_have_themselves(ledger) 
     assert not course.rounds.stops_training
 
 
+def leased(course: Course, ledger: Ledger, *, version: int) -> list[int]:
+    """Lease ahead as far as the rounds let a worker; return the leases."""
+    mine = []
+    while not course.rounds.come_first(version):
+        given = ledger.lease(0, now=0.0, lease_seconds=9.0)
+        assert given is not None
+        mine.append(given.lease_id)
+    return mine
+
+
+def trained(ledger: Ledger, lease_id: int) -> None:
+    assert ledger.finish(lease_id, records=8, steps=2, made=None, now=0.0)
+
+
+def test_no_task_is_leased_ahead_of_the_end_of_an_epoch_that_is_measured(
+    ledger,
+) -> None:
+    """Workers that hold a second of tasks measured an epoch of less three later."""
+    ledger.open_plan(QueuePlan((Shard("t.csv", 0, 40),), 4, 2, epochs=3))
+    course = Course(ledger, [])
+    first = leased(course, ledger, version=0)
+    assert len(first) == 5
+    ledger.give_back(first[4], cause="handed back", now=0.0, untouched=True)
+    assert not course.rounds.come_first(0)  # of this epoch it is
+    trained(ledger, leased(course, ledger, version=0)[0])
+    for lease_id in first[:4]:
+        assert course.rounds.come_first(8)
+        trained(ledger, lease_id)
+    course.rounds.tick(version=10, epochs_done=1, now=1.0)
+    assert course.rounds.current is not None
+    assert course.rounds.come_first(10)
+    course.measure(0.5, version=10)
+    assert len(leased(course, ledger, version=10)) == 5
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_lease_that_waits_for_the_end_of_a_round_does_not_wait_longer(
+    ledger, given_up
+) -> None:
+    """It waited out its second: a quarter of the time of a job of short epochs."""
+
+    async def story() -> None:
+        course = Course(ledger, [])
+        course.rounds.open("test", version=4, epochs_done=0, now=0.0)
+        measured = course.lease()
+        course.report(measured, model_version=4)
+        summary = course.lease()
+        lease = asyncio.create_task(course.signals.wait_for_work(3600))
+        await asyncio.sleep(0)
+        if given_up:
+            course.rounds.abort()
+        else:
+            course.report(summary, results_json='{"accuracy": 0.5}')
+        await asyncio.wait_for(lease, 60)
+
+    asyncio.run(story())
+
+
+def test_no_task_is_leased_ahead_of_a_round_by_steps(ledger) -> None:
+    ledger.open_plan(QueuePlan((Shard("t.csv", 0, 400),), 4, 2))
+    course = Course(ledger, [], every_steps=7)
+    for lease_id in leased(course, ledger, version=0):
+        trained(ledger, lease_id)
+    course.rounds.tick(version=8, epochs_done=0, now=1.0)
+    course.measure(0.5, version=8)
+    assert course.rounds.last.version == 8
+    assert len(leased(course, ledger, version=8)) == 3  # 14 is due
+
+
+def test_tasks_are_leased_ahead_where_a_snapshot_is_measured_or_nothing(ledger) -> None:
+    ledger.open_plan(QueuePlan((Shard("t.csv", 0, 40),), 4, 2, epochs=3))
+    course = Course(ledger, [], pins=1, every_steps=1)
+    assert not course.rounds.come_first(100)
+    course = Course(ledger, [], every_steps=1)
+    course.rounds.begin([], callbacks.from_json("[]"), course.actions.append)
+    assert not course.rounds.come_first(100)
+
+
 def test_training_goes_on_beside_a_round_on_a_snapshot(ledger) -> None:
     course = Course(ledger, [], pins=1)
     course.rounds.open("test", version=4, epochs_done=0, now=0.0)

@@ -381,3 +381,47 @@ def test_an_async_worker_reads_training_tasks_ahead_while_it_evaluates(stream):
     one = stream(Master([evaluation, task(2)]), far_ahead=True)
     assert take(one).task.type == TaskType.EVALUATION
     assert take(one).task.task_id == 2
+
+
+def beside(number, kind):
+    return replace(task(number), type=kind)
+
+
+def test_an_evaluation_does_not_wait_for_a_second_of_training_tasks(stream):
+    """Each part of a round came behind what was ready: its tasks, and their sum."""
+    read = {51: threading.Event(), 60: threading.Event()}
+
+    def load(leased):
+        if leased.task_id in read:
+            read[leased.task_id].set()
+        return LoadedTask(leased, [b"x"])
+
+    evaluation = beside(50, TaskType.EVALUATION)
+    master = Master([*(task(i) for i in range(40)), evaluation, task(60)])
+    clock = Clock()
+    one = stream(master, load=load, far_ahead=True, clock=clock)
+    for _ in range(2):  # of the pace of which all others are held ready
+        loaded = take(one)
+        clock.now += 0.01
+        one.report(done(loaded), can_wait=True)
+    assert read[60].wait(SECONDS)
+    loaded = take(one)
+    assert loaded.task == evaluation
+    with master.changed:
+        master.tasks.append(beside(51, TaskType.SUMMARIZE))
+    one.report(done(loaded))
+    assert read[51].wait(SECONDS)
+    assert len(one.ready()) > 30
+
+
+def test_a_worker_that_measures_its_own_model_trains_first_what_it_had(stream):
+    """Else these steps would come between two tasks of one evaluation."""
+    master, clock = Master([task(i) for i in range(3)]), Clock()
+    one = stream(master, far_ahead=True, clock=clock)
+    master.steps_wait = True
+    master.tasks.append(beside(50, TaskType.EVALUATION))
+    seen = []
+    while (loaded := take(one)) is not None:
+        seen.append(loaded.task.task_id)
+        one.report(done(loaded), can_wait=True)
+    assert seen == [0, 1, 2, 50]
