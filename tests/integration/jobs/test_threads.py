@@ -1,6 +1,12 @@
 """`worker.threads`: how much of a machine a worker takes."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
+from elasticdl.worker.cpus import bound_threads
 
 
 def compute_threads(pid):
@@ -19,3 +25,26 @@ def test_a_worker_with_one_thread_computes_in_one(job):
     one.wait_for_step(5)
     worker = one.victim("worker")
     assert len(compute_threads(worker.pid)) == 1
+
+
+@pytest.mark.soak
+def test_tensorflow_goes_by_these_variables():
+    """In a process of its own: the number of threads cannot be changed."""
+    code = (
+        "import os, tensorflow as tf; tf.random.normal((64, 64)).numpy();"
+        "print(len(os.listdir('/proc/self/task')))"
+    )
+
+    def threads(number):
+        environ = dict(os.environ)
+        bound_threads(number, environ)
+        found = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environ,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return int(found.stdout)
+
+    assert threads(9) - threads(1) == 16  # eight more of each kind
