@@ -19,7 +19,7 @@ from elasticdl.model.feeding import Batch
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import non_trainable
 from elasticdl.model.variables import assign, view
-from elasticdl.worker.group.plan import GroupTask, StepPlan, Work, share
+from elasticdl.worker.group.plan import GroupTask, Outcome, StepPlan, Work, share
 from elasticdl.worker.group.position import Position
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep, ShareBatches
@@ -204,6 +204,54 @@ def test_an_optimizer_of_ones_own_gets_the_variables_in_the_models_order(
     assert_equal(weights(alone.module), weights(halves.module))
 
 
+OWN_RATE = """
+
+class OwnRate(keras.optimizers.SGD):
+    def apply(self, grads, trainable_variables=None):
+        super().apply(grads, trainable_variables)
+        self.learning_rate = self.learning_rate * 0.9
+
+
+def optimizer():
+    return OwnRate(0.5)
+"""
+
+
+def test_a_newcomer_has_the_rate_that_an_optimizer_moves_by_itself(
+    members, batches_of, mlp
+):
+    one, other = members(2, optimizer="SGD(0.1)", text=mlp + OWN_RATE)
+    for features, labels in batches_of(5):
+        together([one], features, labels)
+    other.state.take(b"".join(one.state.copied(Work(), one.step.state_before)))
+    other.step.begin()
+    for features, labels in batches_of(3):
+        together([one, other], features, labels)
+    for mine, theirs in zip(weights(one.module), weights(other.module), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert float(other.module.optimizer.learning_rate) == pytest.approx(0.5 * 0.9**8)
+
+
+def test_a_newcomer_goes_by_the_plans_rate_also_where_it_was_another_one(
+    members, batches_of
+):
+    """The leader's was lowered, and is its first one again with the next plan."""
+    one, other = members(2, optimizer="SGD(0.5)")
+    rates = [
+        LearningRate(member.module.optimizer, lambda version, epoch: None, lambda: 1.0)
+        for member in (one, other)
+    ]
+    work = Work(rate=rates[0].last)
+    work.made(StepPlan(1, 0, 8, rate=0.25), Outcome(records=8, rows=8, loss=1.0))
+    rates[0].set(0.25)
+    raw = b"".join(one.state.copied(work, one.step.state_before))
+    rates[1].took(other.state.take(raw).rate)
+    for rate in rates:
+        rate.set(0.5)
+    for member in (one, other):
+        assert float(member.module.optimizer.learning_rate) == 0.5
+
+
 @pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n != "loss scale factor"])
 def test_a_step_in_one_go_is_the_same_as_one_in_two_halves(members, batches_of, name):
     alone, halves = members(2, optimizer=OPTIMIZERS[name])
@@ -346,7 +394,7 @@ def test_a_model_with_other_variables_is_refused_by_name(
 
 def test_the_position_in_the_data_goes_with_the_state(members):
     one, other = members(2)
-    work = Work(version=7)
+    work = Work(version=7, rate=0.25)
     taken = other.state.take(b"".join(one.state.copied(work, one.step.state_before)))
     assert taken == work
 

@@ -243,12 +243,13 @@ class GroupLoop:
         # Tasks of before a rewind are void; others come again.
         self._parts.stream.hand_back()
         with self._position.lock:
-            self._position.work = Work(version)
+            self._position.work = Work(version, self._parts.rate.last)
         return True
 
     def _take(self, raw: bytes | bytearray) -> None:
         with self._parts.shows.goodput.cause(GoodputCause.RESTORE):
             work = self._parts.state.take(raw)
+        self._parts.rate.took(work.rate)
         self._parts.step.begin()
         self._given = True
         with self._position.lock:

@@ -141,6 +141,7 @@ class Work:
     """How far the group is in the tasks that it holds, and the model's version."""
 
     version: int = 0
+    rate: float | None = None  # what the optimizer's was set to last
     tasks: dict[int, GroupTask] = field(default_factory=dict)  # by lease
     totals: dict[int, Totals] = field(default_factory=dict)  # by lease
     applied: OrderedDict[int, int] = field(default_factory=OrderedDict)
@@ -224,6 +225,7 @@ class Work:
         Of records that the feed leaves out altogether nothing is trained: that is no
         step, as it is none in Keras.
         """
+        self.rate = self.rate if plan.rate is None else plan.rate
         task, totals = self.tasks.get(plan.lease_id), self.totals.get(plan.lease_id)
         if task is None or totals is None:
             return
@@ -250,6 +252,7 @@ class Work:
         return json.dumps(
             {
                 "version": self.version,
+                "rate": self.rate,
                 "tasks": [astuple(task) for task in self.tasks.values()],
                 "totals": {k: asdict(v) for k, v in self.totals.items()},
                 "applied": list(self.applied.items()),
@@ -268,6 +271,7 @@ class Work:
             tasks = [GroupTask(*task) for task in tree["tasks"]]
             return Work(
                 tree["version"],
+                tree["rate"],
                 {task.lease_id: task for task in tasks},
                 {
                     int(k): Totals.of({**v, "reported": False})

@@ -3,8 +3,8 @@
 Owns its bytes: a line that says what they are, the position in the data, then all
 variables of model and optimizer. Called by `worker.group.loop`. Must not know rounds.
 
-Not in it: the states of random generators, which are each worker's own, and the
-optimizer's learning rate, which comes with each plan.
+Not in it: the states of random generators, which are each worker's own. The optimizer's
+learning rate is: an optimizer of one's own may move it beside what plans say.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MemberState:
         self._variables += [
             (f"optimizer/{number}/{variable.name}", variable)
             for number, variable in enumerate(variables_of(optimizer))
-            if variable.name != "learning_rate" and id(variable) not in known
+            if id(variable) not in known
         ]
 
     @property

@@ -45,6 +45,15 @@ class LearningRate:
         base = self._base if base is None else base
         return None if base is None else base * self._scale()
 
+    @property
+    def last(self) -> float | None:
+        """What the rate was set to last; None: nobody sets it."""
+        return self._set
+
+    def took(self, last: float | None) -> None:
+        """Note what it was set to where another worker's optimizer was taken over."""
+        self._set = last
+
     def set(self, wanted: float | None) -> None:
         """Set this rate; None leaves it as it is."""
         if wanted is not None and wanted != self._set:
