@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 # Tasks of which whoever has the model remembers how many leading records are in it. A
-# checkpoint's position is that of when it was asked for, and the model goes on until its
-# copy is made: as long as a folder takes on a slow disk, with tasks of a step each.
+# checkpoint's position is that of when it was asked for, and the model goes on until
+# its copy is made: as long as a slow disk needs for a folder, with tasks of one step.
 REMEMBERED_TASKS = 4096
 
 

@@ -29,6 +29,7 @@ from elasticdl.job.tasks import (
     TaskType,
 )
 from elasticdl.job.words import JobState
+from elasticdl.master.calls import shares
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import error_first
@@ -90,9 +91,12 @@ class Leasing:
     def give(self, member: Member, want: int, *, now: float) -> list[Task]:
         """Lease up to `want` tasks to a worker."""
         tasks: list[Task] = []
-        fair = self._fair() if want > 1 else 1.0
+        workers = self._parts.table.num_at_work
+        fair = shares.of_training(self._parts.ledger.queue, workers=workers)
+        share = shares.of_round(self._parts.rounds.current, workers=workers)
         while len(tasks) < want:
-            task = self._next(member, now=now, may_train=len(tasks) < fair)
+            fairly = len(tasks) < share, not tasks or len(tasks) < fair
+            task = self._next(member, fairly, now=now)
             if task is None:
                 break
             tasks.append(task)
@@ -103,23 +107,18 @@ class Leasing:
             self._parts.membership.works(member, now=now)
         return tasks
 
-    def _fair(self) -> float:
-        """Return how many training tasks one worker may hold, for all to get some.
-
-        At the end nobody shall stand idle while another holds several ready.
-        """
-        queue = self._parts.ledger.queue
-        left = queue.left if queue else 0.0
-        return left / max(1, self._parts.table.num_at_work)
-
-    def _next(self, member: Member, *, now: float, may_train: bool) -> Task | None:
+    def _next(
+        self, member: Member, fairly: tuple[bool, bool], *, now: float
+    ) -> Task | None:
+        """Lease a task; `fairly`: whether one beside training, and one of it, is."""
+        beside, may_train = fairly
         job = self._job
         if job.ending or member.drain or job.finished:
             return None
         seconds = job.spec.tasks.lease_seconds
         task = self._parts.side.lease(
             member.key.index,
-            types=None if self._may_evaluate(member) else _BEFORE_MODEL,
+            types=None if beside and self._may_evaluate(member) else _BEFORE_MODEL,
             deadline=now + seconds,
         )
         if task is not None or not member.ready or not (may_train and job.may_train):

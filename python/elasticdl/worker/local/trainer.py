@@ -27,6 +27,7 @@ from elasticdl.worker.trainer import (
 
 log = logging.getLogger(__name__)
 
+
 class LocalTrainer:
     """Trains in place, with the user's own optimizer."""
 
