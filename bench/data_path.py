@@ -257,6 +257,7 @@ def _drain(batches: Any) -> None:
 def feed_share() -> list[Row]:
     """Compare reading and feeding a task with the whole of training on it."""
     from elasticdl.worker.local.trainer import LocalTrainer
+    from elasticdl.worker.steps.learning_rate import LearningRate
     from elasticdl.worker.steps.variable_step import VariableStep
     from elasticdl.worker.trainer import BatchPosition
 
@@ -269,10 +270,9 @@ def feed_share() -> list[Row]:
         trainer = LocalTrainer(
             VariableStep(definition, optimizer=definition.optimizer, guard=False),
             definition.optimizer,
+            rate=LearningRate(definition.optimizer, lambda *_: None, lambda: 1.0),
             version=0,
             skip_nan=False,
-            learning_rate_of=lambda *_: None,
-            learning_rate_scale=lambda: 1.0,
             between_steps=lambda *_: None,
         )
 

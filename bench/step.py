@@ -296,6 +296,7 @@ def local_step() -> list[Row]:
     from elasticdl.data.reader import Metadata
     from elasticdl.model.feeding import Feeder
     from elasticdl.worker.local.trainer import LocalTrainer
+    from elasticdl.worker.steps.learning_rate import LearningRate
     from elasticdl.worker.steps.variable_step import VariableStep
     from elasticdl.worker.trainer import BatchPosition
 
@@ -305,10 +306,9 @@ def local_step() -> list[Row]:
     trainer = LocalTrainer(
         variable_step,
         made.optimizer,
+        rate=LearningRate(made.optimizer, made.learning_rate_of, lambda: 1.0),
         version=0,
         skip_nan=False,
-        learning_rate_of=made.learning_rate_of,
-        learning_rate_scale=lambda: 1.0,
         between_steps=lambda _version, _applied: None,
     )
     feeder = Feeder(made, mode="training", batch_size=BATCH, metadata=Metadata())

@@ -36,6 +36,8 @@ VALUE, SLOT, STATE, SCALAR = "value", "slot:", "state", "scalar:"
 # Scalars. At which version the optimizer was new; nothing is version 0 (PS).
 FIRST_STEP = "first_step"
 ITERATIONS = "iterations"  # its count of steps (strategy local)
+# The rate that an optimizer moved by itself, and what it had been set to.
+OWN_RATE, SET_RATE = "own_rate", "set_rate"
 AVERAGE = "average"
 _VERSION = re.compile(r"version-(\d+)(?:\.(\d+))?")
 # Whoever writes a checkpoint could have those look at any file who read it.

@@ -168,19 +168,21 @@ class GroupMaker:
         )
         with definition.code.running(TRACED):
             step.trace(around.batch.features, around.batch.labels)
-        whole = LocalState(definition.model, optimizer, definition.optimizer_json())
-        state = MemberState(definition.model, optimizer)
-        checkpoints = LocalCheckpoints(
-            whole,
-            wanted=lambda: life.heartbeat.latest.local_snapshot,
-            tell=life.heartbeat.tell_snapshot,
-        )
         rate = LearningRate(
             optimizer,
             definition.learning_rate_of,
             lambda: life.heartbeat.latest.learning_rate_scale,
         )
         _check_rate(rate, spec.all_reduce.learning_rate)
+        whole = LocalState(
+            definition.model, optimizer, definition.optimizer_json(), rate=rate
+        )
+        state = MemberState(definition.model, optimizer)
+        checkpoints = LocalCheckpoints(
+            whole,
+            wanted=lambda: life.heartbeat.latest.local_snapshot,
+            tell=life.heartbeat.tell_snapshot,
+        )
         unit = _unit(definition, spec)
         speeds = Speeds(follow=spec.all_reduce.shares is ShareRule.SPEED)
         parts = GroupParts(

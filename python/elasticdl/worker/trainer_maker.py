@@ -104,8 +104,17 @@ class TrainerMaker:
             step = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
             with definition.code.running(TRACED):
                 step.kinds(batch.features, batch.labels)
+        rate = LearningRate(
+            optimizer,
+            definition.learning_rate_of,
+            lambda: life.heartbeat.latest.learning_rate_scale,
+        )
         state = LocalState(
-            definition.model, optimizer, definition.optimizer_json(), beside=beside
+            definition.model,
+            optimizer,
+            definition.optimizer_json(),
+            beside=beside,
+            rate=rate,
         )
         version = 0
         path = restore_dir or self._spec.checkpoint.init_from
@@ -120,10 +129,9 @@ class TrainerMaker:
         return LocalTrainer(
             step,
             optimizer,
+            rate=rate,
             version=version,
             skip_nan=skip_nan,
-            learning_rate_of=definition.learning_rate_of,
-            learning_rate_scale=lambda: life.heartbeat.latest.learning_rate_scale,
             between_steps=checkpoints.or_hold(life.leaving),
         )
 

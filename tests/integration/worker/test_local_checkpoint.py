@@ -13,23 +13,25 @@ from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.own_step import OwnStep, other_optimizers
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 
-from tests.integration.worker.test_local_trainer import local, train, weights
+from tests.integration.worker.test_local_trainer import local, rate_of, train, weights
 from tests.integration.worker.test_optimizer_options import text_of
 
 DENSE = 'keras.layers.Dense(8, activation="tanh")'
 
 
-def state_of(module):
-    return LocalState(module.model, module.optimizer, module.optimizer_json())
+def state_of(module, rate=None):
+    return LocalState(
+        module.model, module.optimizer, module.optimizer_json(), rate=rate
+    )
 
 
-def saved(module, version, folder):
+def saved(module, version, folder, rate=None):
     """Write a checkpoint as the master would have it written."""
     folder.mkdir(parents=True)
     told = []
     request = LocalSnapshot(id="ckpt-1", dir=str(folder))
     checkpoints = LocalCheckpoints(
-        state_of(module), wanted=lambda: request, tell=told.append
+        state_of(module, rate), wanted=lambda: request, tell=told.append
     )
     checkpoints.between_steps(version, {})
     checkpoints.finish()
@@ -337,3 +339,51 @@ def test_a_models_further_optimizers_come_back_too(definition, tmp_path, held):
         resumed.apply(x, y)
     for mine, theirs in zip(weights(again), weights(module), strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+OWN_RATE = """
+
+class OwnRate(keras.optimizers.SGD):
+    def apply(self, grads, trainable_variables=None):
+        super().apply(grads, trainable_variables)
+        self.learning_rate = self.learning_rate * 0.9
+
+
+def optimizer():
+    return OwnRate(0.5)
+"""
+
+
+def test_a_rate_that_an_optimizer_moves_by_itself_comes_back_until_another_is_set(
+    definition, batches_of, mlp, tmp_path
+):
+    batches = list(batches_of(6))
+    undisturbed, first, second, edited = (definition(mlp + OWN_RATE) for _ in range(4))
+    train(local(undisturbed), batches)
+    rate = rate_of(first)
+    train(local(first, rate=rate), batches[:4])
+    folder = saved(first, 4, tmp_path / "checkpoint", rate)
+    again = rate_of(second)
+    state_of(second, again).restore(folder)
+    train(local(second, version=4, rate=again), batches[4:])
+    for mine, whole in zip(weights(second), weights(undisturbed), strict=True):
+        np.testing.assert_allclose(mine, whole, rtol=1e-6)
+    assert float(second.optimizer.learning_rate) == pytest.approx(0.5 * 0.9**6)
+
+    edited.optimizer.learning_rate = 0.25  # as an edit of the job makes it
+    other = rate_of(edited)
+    state_of(edited, other).restore(folder)
+    train(local(edited, version=4, rate=other), batches[4:5])
+    assert float(edited.optimizer.learning_rate) == pytest.approx(0.25 * 0.9)
+
+
+def test_a_rate_that_nobody_moves_is_that_of_the_job(definition, batches_of, tmp_path):
+    first, second = definition(), definition()
+    rate = rate_of(first)
+    train(local(first, rate=rate), batches_of(2))
+    folder = saved(first, 2, tmp_path / "checkpoint", rate)
+    second.optimizer.learning_rate = 0.25
+    again = rate_of(second)
+    state_of(second, again).restore(folder)
+    train(local(second, version=2, rate=again), batches_of(1))
+    assert float(second.optimizer.learning_rate) == 0.25

@@ -17,15 +17,25 @@ from elasticdl.worker.trainer import BatchPosition, InModel, NanLossError
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 
 
-def local(module, *, between=lambda version, applied: None, version=0, skip_nan=False):
+def rate_of(module):
+    return LearningRate(module.optimizer, lambda version, epoch: None, lambda: 1.0)
+
+
+def local(
+    module,
+    *,
+    between=lambda version, applied: None,
+    version=0,
+    skip_nan=False,
+    rate=None,
+):
     step = VariableStep(module, optimizer=module.optimizer, guard=skip_nan)
     return LocalTrainer(
         step,
         module.optimizer,
+        rate=rate or rate_of(module),
         version=version,
         skip_nan=skip_nan,
-        learning_rate_of=lambda version, epoch: None,
-        learning_rate_scale=lambda: 1.0,
         between_steps=between,
     )
 

@@ -23,6 +23,7 @@ from elasticdl.model.variables import trainable_variables
 from elasticdl.worker.local.own_step import OwnStep
 from elasticdl.worker.local.trainer import LocalTrainer
 from elasticdl.worker.progress import WorkerProgress
+from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import BatchPosition, InModel
@@ -168,10 +169,9 @@ def local(definition, batch, *, skip_nan):
     return LocalTrainer(
         step,
         definition.optimizer,
+        rate=LearningRate(definition.optimizer, lambda *_: None, lambda: 1.0),
         version=0,
         skip_nan=skip_nan,
-        learning_rate_of=lambda version, epoch: None,
-        learning_rate_scale=lambda: 1.0,
         between_steps=lambda version, applied: None,
     )
 

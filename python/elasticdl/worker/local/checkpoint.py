@@ -19,7 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.checkpoint import reshard, store
-from elasticdl.checkpoint.layout import AVERAGE, FIRST_STEP, ITERATIONS
+from elasticdl.checkpoint.layout import (
+    AVERAGE,
+    FIRST_STEP,
+    ITERATIONS,
+    OWN_RATE,
+    SET_RATE,
+)
 from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
 from elasticdl.errors import CheckpointError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone
@@ -33,6 +39,7 @@ from elasticdl.model.variables import (
     trainable_variables,
 )
 from elasticdl.tensor.placement import place
+from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.untrained import load_untrained
 
 log = logging.getLogger(__name__)
@@ -56,12 +63,14 @@ class LocalState:
         config: str,
         *,
         beside: Sequence[keras.optimizers.Optimizer] = (),
+        rate: LearningRate | None = None,
     ) -> None:
         """Take a built model, its optimizer and the optimizer's JSON.
 
         `beside` are the optimizers that a training step of the model's own uses, in a
-        fixed order and with their variables made.
+        fixed order and with their variables made; `rate` sets the optimizer's.
         """
+        self._rate = rate
         self._optimizer = optimizer
         self._config = config
         self._trainable = trainable_variables(model)
@@ -105,7 +114,7 @@ class LocalState:
             0,
             values,
             slots,
-            scalars={ITERATIONS: float(_value(self._iterations))},
+            scalars={ITERATIONS: float(_value(self._iterations)), **self._own_rate()},
             states={**read_state(self._state.everything), **others},
         )
         meta = reshard.shard_meta(self._layout, version=version, optimizer=self._config)
@@ -142,6 +151,11 @@ class LocalState:
             variables = [item.variable for item in self._trainable]
             self._optimizer.finalize_variable_values(variables)
 
+    def _own_rate(self) -> dict[str, float]:
+        if self._rate is None or self._rate.own is None or self._rate.last is None:
+            return {}
+        return {OWN_RATE: self._rate.own, SET_RATE: self._rate.last}
+
     def _restore_optimizer(self, path: Path, whole: reshard.Whole) -> None:
         """Restore the slots that fit the job's optimizer."""
         inner = inner_optimizer(self._optimizer)
@@ -168,6 +182,8 @@ class LocalState:
             elif variable.shape:
                 new.append(variable.name)
         _tell_new(path, new)
+        if self._rate is not None and {OWN_RATE, SET_RATE} <= whole.scalars.keys():
+            self._rate.restore(whole.scalars[OWN_RATE], whole.scalars[SET_RATE])
         since = whole.version - whole.scalars.get(FIRST_STEP, 0)
         self._iterations.assign(int(whole.scalars.get(ITERATIONS, since)))
         if isinstance(inner, keras.optimizers.Nadam):

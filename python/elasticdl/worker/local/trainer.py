@@ -36,27 +36,25 @@ class LocalTrainer:
         step: VariableStep | OwnStep,
         optimizer: keras.optimizers.Optimizer,
         *,
+        rate: LearningRate,
         version: int,
         skip_nan: bool,
-        learning_rate_of: Callable[[int, int], float | None],
-        learning_rate_scale: Callable[[], float],
         between_steps: Callable[[int, Mapping[int, int]], bool],
     ) -> None:
         """Take a step that applies its gradients itself.
 
         Args:
             step: With the optimizer in it.
-            optimizer: The same; its learning rate is set here.
+            optimizer: The same.
+            rate: Its learning rate, set here.
             version: Of the values that the model has now.
             skip_nan: Go on after a loss that is not a number.
-            learning_rate_of: (version, epoch) -> rate, None for the optimizer's own.
-            learning_rate_scale: What callbacks in the master make of it.
             between_steps: Called between steps with the version and, by task, the
                 leading records trained; writes checkpoints when asked for.
         """
         self._step = step
         self._optimizer = optimizer
-        self._rate = LearningRate(optimizer, learning_rate_of, learning_rate_scale)
+        self._rate = rate
         self._version = version
         self._skip_nan = skip_nan
         self._between_steps = between_steps

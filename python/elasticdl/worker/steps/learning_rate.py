@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import keras
+import numpy as np
 
 from elasticdl.model.optimizers import base_learning_rate
 
@@ -53,6 +54,19 @@ class LearningRate:
     def took(self, last: float | None) -> None:
         """Note what it was set to where another worker's optimizer was taken over."""
         self._set = last
+
+    @property
+    def own(self) -> float | None:
+        """Return the rate where the optimizer moved it since it was set, else None."""
+        now = None if self._set is None else base_learning_rate(self._optimizer)
+        moved = now is not None and np.float32(now) != np.float32(self._set)
+        return now if moved else None
+
+    def restore(self, own: float, last: float) -> None:
+        """Go on with a rate that the optimizer had moved, until another one is set."""
+        if self._set is not None:
+            self._optimizer.learning_rate = own
+            self._set = last
 
     def set(self, wanted: float | None) -> None:
         """Set this rate; None leaves it as it is."""
