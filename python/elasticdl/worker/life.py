@@ -41,7 +41,7 @@ from elasticdl.rpc.retry import retry
 from elasticdl.rpc.tls.https import secure_metrics
 from elasticdl.rpc.tls.identity import Identity
 from elasticdl.worker.heartbeat import Heartbeat
-from elasticdl.worker.progress import WorkerProgress
+from elasticdl.worker.progress import RUNS_SECONDS, WorkerProgress
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +132,8 @@ class WorkerLife:
             secure=secure_metrics(identity, context.metrics_token),
         )
         self.heartbeat.start()
+        # Not the heartbeat's thread: that one waits for the master.
+        threading.Thread(target=self._run, name="runs", daemon=True).start()
 
     def register(self, *, unloadable: str = "", reason: str = "") -> RegistrationReply:
         """Register this worker. Raises FencedError; RpcError when leaving.
@@ -186,6 +188,11 @@ class WorkerLife:
         self.heartbeat.stop()
         self.monitor.close()
         self.master.close()
+
+    def _run(self) -> None:
+        while True:
+            self.progress.runs()
+            time.sleep(RUNS_SECONDS)
 
     def _is_ready(self) -> bool:
         """Whether the job can count on this worker: it traces or trains."""

@@ -62,6 +62,27 @@ def told(progress):
     return progress.report(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
 
 
+def test_time_in_which_the_whole_process_was_stopped_is_no_sign_of_a_hang():
+    now = [0.0]
+    progress = WorkerProgress(lambda: now[0])
+
+    def after(seconds):
+        for _ in range(seconds):
+            progress.runs()
+            now[0] += 1.0
+        return told(progress).phase_seconds
+
+    progress.enter(WorkerPhase.TRAIN)
+    progress.begins(32)
+    assert after(3) == 3.0
+    now[0] += 100.0  # frozen, and thawed in the same batch
+    assert told(progress).phase_seconds == 5.0
+    assert after(9) == 14.0  # that batch does hang
+    now[0] += 100.0
+    progress.runs()
+    assert told(progress).phase_seconds == 16.0
+
+
 def test_how_long_a_batch_takes_is_known_of_batches_of_its_kind_alone():
     now = [0.0]
     progress = WorkerProgress(lambda: now[0])
