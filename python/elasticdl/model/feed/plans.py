@@ -9,7 +9,7 @@ where the chain keeps something (a cache) from one task to the next. Called by
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -117,9 +117,29 @@ class BlockPlan:
         if len(sizes) == 1:
             yield element
             return
-        parts = [_split(tensor, sizes) for tensor in tf.nest.flatten(element)]
-        for flat in zip(*parts, strict=True):
-            yield tf.nest.pack_sequence_as(element, flat)
+        yield from _cut(element, sizes)
+
+
+def _cut(element: Element, sizes: Sequence[int]) -> Iterable[Element]:
+    """Cut an element along the first axis.
+
+    `tf.nest` packs any structure, and takes as long for one batch as the parser for
+    thirty records; what feeds return is tuples and dicts of tensors.
+    """
+    kind = type(element)
+    if tf.is_tensor(element):
+        return _split(element, sizes)
+    if kind in (tuple, list) and element:
+        cuts = zip(*(_cut(part, sizes) for part in element), strict=True)
+        return map(kind, cuts)
+    if kind is dict and element:
+        cuts = zip(*(_cut(part, sizes) for part in element.values()), strict=True)
+        return (dict(zip(element, cut, strict=True)) for cut in cuts)
+    flat = [part for part in tf.nest.flatten(element) if part is not None]
+    if not flat:
+        return [element] * len(sizes)
+    cuts = zip(*(_split(tensor, sizes) for tensor in flat), strict=True)
+    return (tf.nest.pack_sequence_as(element, cut) for cut in cuts)
 
 
 def _split(tensor: Any, sizes: Sequence[int]) -> Sequence[Any]:
