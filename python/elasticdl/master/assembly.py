@@ -6,7 +6,6 @@ Called by `master.main` and by tests. Decides nothing but what an earlier master
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,12 +54,6 @@ from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger(__name__)
-
-
-def steady_clock() -> Callable[[], float]:
-    """Return a clock of Unix seconds that starts at the wall clock and never jumps."""
-    offset = time.time() - time.monotonic()
-    return lambda: time.monotonic() + offset
 
 
 def edit_meanwhile(ledger: Ledger, spec: JobSpec) -> live_edits.Edit:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,6 @@ from elasticdl.job.version_skew import skew
 from elasticdl.job.words import JobState
 from elasticdl.kube.api import ApiServer
 from elasticdl.master import live_edits
-from elasticdl.master.assembly import steady_clock
 from elasticdl.master.calls.enrolling import JobAuthority, authority_of
 from elasticdl.master.happenings import JobEntered
 from elasticdl.master.job_state import JobEnding
@@ -330,7 +330,7 @@ async def _follow(cluster: Cluster, master: Master, known: str) -> None:
 
 async def _show_failure(cluster: Cluster, job: str, error: ElasticDLError) -> None:
     """Publish the failure of a job that never had a master."""
-    now = steady_clock()()
+    now = time.time()
     shown = JobStatus(
         name=job,
         type="",

@@ -18,7 +18,8 @@ from elasticdl.errors import FINAL_EXITS, ElasticDLError, ExitCode, SpecError
 from elasticdl.job.context import RoleContext
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import JobState
-from elasticdl.master.assembly import assemble, steady_clock
+from elasticdl.master.assembly import assemble
+from elasticdl.master.clock import RunningClock
 from elasticdl.master.job_state import JobEnding
 from elasticdl.master.master import Master
 from elasticdl.master.patience import patiently
@@ -82,7 +83,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding
     identity = authority.identity if authority else None
     server = aio_server(context.token, identity)
     port = bind(server, context.host, context.port, identity)
-    clock = steady_clock()
+    clock = RunningClock()
     figures = MasterMetrics()
     patience = spec.master.journal_wait_seconds
     ledger = patiently(

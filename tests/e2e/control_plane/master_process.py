@@ -20,7 +20,8 @@ from elasticdl.job.values.file import load_values
 from elasticdl.job.words import JobState
 from elasticdl.kube.api import ApiServer
 from elasticdl.master import live_edits
-from elasticdl.master.assembly import assemble, steady_clock
+from elasticdl.master.assembly import assemble
+from elasticdl.master.clock import RunningClock
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.kubernetes.cluster import Cluster
 
@@ -51,7 +52,7 @@ async def main(
     if int(run) > 1:
         await cluster.config.forget_stop()
     job_dir.spec_file.write_text(cluster.config.current.job)
-    clock = steady_clock()
+    clock = RunningClock()
     ledger = Ledger.open(job_dir.journal_dir, now=clock(), wait_seconds=5.0)
     master = assemble(
         load_values(job_dir.spec_file).job,

@@ -47,7 +47,8 @@ from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import write_values
 from elasticdl.job.words import ExitReason
 from elasticdl.master import live_edits
-from elasticdl.master.assembly import assemble, steady_clock
+from elasticdl.master.assembly import assemble
+from elasticdl.master.clock import RunningClock
 from elasticdl.master.live_edits import Stamp
 from elasticdl.master.master import Master
 from elasticdl.master.tasks.ledger import Ledger
@@ -489,7 +490,7 @@ class Rig:
         spec_seen: Stamp | None = None,
     ):
         """Run a master until the block ends; the replicas outlive it."""
-        steady, ahead = steady_clock(), self.clock_ahead
+        steady, ahead = RunningClock(), self.clock_ahead
 
         def clock() -> float:
             return steady() + ahead
