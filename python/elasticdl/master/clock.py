@@ -29,7 +29,7 @@ class RunningClock:
         """Begin at `wall`, and go on as `steady` does, which never goes back."""
         self._steady = steady
         self._read = steady()
-        self._offset = wall() - self._read
+        self._began = self._offset = wall() - self._read
 
     def __call__(self) -> float:
         """Return the time; of a gap since the last call at most a few seconds count."""
@@ -39,3 +39,7 @@ class RunningClock:
             self._offset -= stopped
         self._read = now
         return now + self._offset
+
+    def unix(self) -> float:
+        """Return the time as others have it, who did not stand still."""
+        return self._steady() + self._began

@@ -100,6 +100,8 @@ class Job:
         self.parts = parts
         self.started = started
         self.clock = clock
+        # As others have it: for what they have dated (grants).
+        self.unix = clock
         self.state = JobState.STARTING
         self.message = ""
         self.ending: JobEnding | None = None

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -102,15 +103,23 @@ def mariadb(folder: Path) -> Iterator[Database]:
 
 @contextlib.contextmanager
 def postgresql(folder: Path) -> Iterator[Database]:
+    # It refuses to run as root, and others may not enter the folder of root's tests:
+    # each pytest that begins meanwhile sees to that again.
+    user = "postgres" if os.geteuid() == 0 else None
+    with contextlib.ExitStack() as stack:
+        if user:
+            made = tempfile.TemporaryDirectory(prefix="postgresql-")
+            folder = Path(stack.enter_context(made))
+            shutil.chown(folder, user)
+        yield stack.enter_context(_postgresql(folder, user))
+
+
+@contextlib.contextmanager
+def _postgresql(folder: Path, user: str | None) -> Iterator[Database]:
     server = program("postgres")
     data, password = folder / "data", folder / "password"
     password.write_text(PASSWORD)
-    # It refuses to run as root.
-    user = "postgres" if os.geteuid() == 0 else None
     if user:
-        for parent in (folder, folder.parent, folder.parent.parent):
-            parent.chmod(0o755)
-        shutil.chown(folder, user)
         shutil.chown(password, user)
     initdb = str(Path(server).with_name("initdb"))
     subprocess.run(

@@ -223,7 +223,7 @@ class MasterLoop:
         """Do what is due by time or after a heartbeat."""
         parts, spec = self._parts, self._job.spec
         self._judge(now)
-        parts.granted.look(now=now)
+        parts.granted.look(now=self._job.unix())
         if parts.table.grant is not None:
             parts.table.no_more_than(tasks_left(self._job))
         workers = self._resting.wanted(self._job, now=now)
@@ -343,7 +343,7 @@ class MasterLoop:
     def grant(self, text: str) -> None:
         """Take the text of the annotation by which the job is given its size."""
         parts = self._parts
-        if parts.granted.take(text, now=self._job.clock()):
+        if parts.granted.take(text, now=self._job.unix()):
             parts.signals.bump()
             parts.signals.work()
         parts.signals.wake()
