@@ -102,6 +102,8 @@ class Job:
         self.clock = clock
         # As others have it: for what they have dated (grants).
         self.unix = clock
+        # Seconds so far in which the whole master stood still: `clock` leaves them out.
+        self.stopped: Callable[[], float] = lambda: 0.0
         self.state = JobState.STARTING
         self.message = ""
         self.ending: JobEnding | None = None

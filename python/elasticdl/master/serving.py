@@ -105,6 +105,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding
         launched=start.launched or _begins(ledger, start.launch),
     )
     master.job.unix = clock.unix
+    master.job.stopped = lambda: clock.stopped
     if start.launch:
         # In one write with all of the beginning.
         ledger.record(facts.LaunchFact(of=start.launch))
