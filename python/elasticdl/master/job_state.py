@@ -127,6 +127,12 @@ class Job:
         self.pace = Pace()
         self._spec = spec
 
+    def leaves_out(
+        self, stopped: Callable[[], float], *, unix: Callable[[], float]
+    ) -> None:
+        """Set how much its clock leaves out so far, and the clock that others have."""
+        self.stopped, self.unix = stopped, unix
+
     @property
     def spec(self) -> JobSpec:
         """The specification in force."""
