@@ -8,7 +8,9 @@ completion come at once. Must not do any verb's work.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -169,7 +171,13 @@ def _jobs_dir(args: argparse.Namespace) -> Path:
 
 def run() -> None:
     """Entry point of the `elasticdl` script."""
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # All is said; one more Ctrl-C ends what is left of Python without its trace.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -108,12 +108,16 @@ def run_job(args: argparse.Namespace) -> int:
         return submit.submit_job(args, values)
     _check_model(values.job)
     console = Console(highlight=False, markup=False)
-    launcher = client.launch(
-        values, environ=args.environ, jobs_dir=args.jobs_dir, restart=args.restart
-    )
-    console.print(live.greeting(launcher.spec), soft_wrap=True)
-    folder = text.path(launcher.job_dir.root)
-    console.print(f"folder: {folder}", soft_wrap=True)
+    try:
+        launcher = client.launch(
+            values, environ=args.environ, jobs_dir=args.jobs_dir, restart=args.restart
+        )
+        console.print(live.greeting(launcher.spec), soft_wrap=True)
+        folder = text.path(launcher.job_dir.root)
+        console.print(f"folder: {folder}", soft_wrap=True)
+    except KeyboardInterrupt:
+        print(f"job {values.job.name} stopped: while it was launched", file=sys.stderr)
+        raise
     outcome = watch(launcher, console)
     return show_outcome(launcher, outcome, console, debug=args.debug)
 

@@ -23,11 +23,16 @@ class Attention:
     def __init__(self, *, now: float) -> None:
         """Start listening."""
         self._heard = now
+        self._stopped = 0.0
 
-    def heard(self, *, now: float) -> float:
-        """Note a call; return the seconds of silence that are the master's own."""
-        deaf = self._deaf(now)
-        self._heard = now
+    def heard(self, *, now: float, stopped: float = 0.0) -> float:
+        """Note a call; return the seconds of silence that are the master's own.
+
+        `stopped`: seconds so far that `now` leaves out, since the master stood still.
+        Nobody could reach it then either.
+        """
+        deaf = self._deaf(now) + stopped - self._stopped
+        self._heard, self._stopped = now, stopped
         return deaf
 
     def behind(self, *, now: float) -> bool:

@@ -40,6 +40,11 @@ class RunningClock:
         self._read = now
         return now + self._offset
 
+    @property
+    def stopped(self) -> float:
+        """Seconds so far that this clock has left out."""
+        return self._began - self._offset
+
     def unix(self) -> float:
         """Return the time as others have it, who did not stand still."""
         return self._steady() + self._began

@@ -102,6 +102,8 @@ class Job:
         self.clock = clock
         # As others have it: for what they have dated (grants).
         self.unix = clock
+        # Seconds so far in which the whole master stood still: `clock` leaves them out.
+        self.stopped: Callable[[], float] = lambda: 0.0
         self.state = JobState.STARTING
         self.message = ""
         self.ending: JobEnding | None = None
@@ -124,6 +126,12 @@ class Job:
         self.speed = Speed()
         self.pace = Pace()
         self._spec = spec
+
+    def leaves_out(
+        self, stopped: Callable[[], float], *, unix: Callable[[], float]
+    ) -> None:
+        """Set how much its clock leaves out so far, and the clock that others have."""
+        self.stopped, self.unix = stopped, unix
 
     @property
     def spec(self) -> JobSpec:

@@ -104,7 +104,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding
         metrics=figures,
         launched=start.launched or _begins(ledger, start.launch),
     )
-    master.job.unix = clock.unix
+    master.job.leaves_out(lambda: clock.stopped, unix=clock.unix)
     if start.launch:
         # In one write with all of the beginning.
         ledger.record(facts.LaunchFact(of=start.launch))

@@ -113,6 +113,9 @@ class WorkerProgress:
             self._since = self._clock()
 
     def _end(self, now: float) -> None:
+        # Before `runs` says so: else the frozen time would be what such batches take.
+        if math.isfinite(self._ran):
+            self._excuse(now)
         self._since = now
         kind, self._kind = self._kind, None
         if kind is None:

@@ -10,6 +10,7 @@ from elasticdl.job.spec.job import WorkerSpec
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.words import ReplicaState
 from elasticdl.master.attention import Attention
+from elasticdl.master.clock import RunningClock
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.tasks.ledger import Ledger
@@ -37,6 +38,16 @@ def test_an_overloaded_master_still_finds_who_is_silent() -> None:
         now += 3.0  # each call takes as long
         counted += 3.0 - attention.heard(now=now)
     assert math.isclose(now, 3.0 * SPEC.dead_seconds)
+
+
+def test_time_in_which_the_whole_master_stood_still_is_nobodys_silence() -> None:
+    steady = [100.0]
+    clock = RunningClock(lambda: steady[0], wall=lambda: 100.0)
+    attention = Attention(now=clock())
+    steady[0] += 900.0  # of which the clock counts three seconds
+    assert attention.heard(now=clock(), stopped=clock.stopped) == 899.0
+    steady[0] += 0.5
+    assert attention.heard(now=clock(), stopped=clock.stopped) == 0.0
 
 
 @pytest.fixture

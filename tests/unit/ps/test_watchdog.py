@@ -3,7 +3,7 @@
 import pytest
 from elasticdl.ps.restore import PsPlace, ShardStore
 from elasticdl.ps.server import ParameterServer
-from elasticdl.ps.watchdog import HangError, check
+from elasticdl.ps.watchdog import HangError, check, watch
 
 
 class Clock:
@@ -53,3 +53,23 @@ def test_a_long_copy_of_a_large_shard_is_not_a_hang():
     small.nbytes = 10**9
     with pytest.raises(HangError):
         check(small)
+
+
+class Looks:
+    """A stop event whose waits take the seconds that they are given; then it is set."""
+
+    def __init__(self, clock, seconds):
+        self._clock = clock
+        self._seconds = iter(seconds)
+
+    def wait(self, _):
+        seconds = next(self._seconds, None)
+        self._clock.now += seconds or 0.0
+        return seconds is None
+
+
+def test_a_ps_that_was_frozen_while_its_lock_was_held_is_no_hung_one(server, clock):
+    with server._locked():
+        watch(server, Looks(clock, [5.0, 900.0, *[5.0] * 9]), clock=clock)
+    with server._locked(), pytest.raises(HangError, match="has been held for 61 s"):
+        watch(server, Looks(clock, [5.0, 900.0, *[5.0] * 10]), clock=clock)

@@ -138,13 +138,30 @@ def test_a_master_that_is_silent_for_too_long_has_left_the_job():
         most_silence_seconds=600.0,
         clock=lambda: now[0],
     )
-    for seconds, kind in ((599.0, RpcError), (600.0, FencedError)):
+    for seconds in range(50, 601, 50):
         now[0] = seconds
+        kind = FencedError if seconds == 600 else RpcError
         with pytest.raises(RpcError) as caught:
             client.status()
         assert type(caught.value) is kind
     assert "no master answered for 600 s" in str(caught.value)
     client.close()
+
+
+def test_a_replica_that_was_frozen_for_long_does_not_leave_its_job():
+    now = [0.0]
+    frozen = MasterClient(
+        "127.0.0.1:1",
+        REPLICA,
+        token=TOKEN,
+        most_silence_seconds=600.0,
+        clock=lambda: now[0],
+    )
+    now[0] = 3600.0  # the call on the way had its deadline meanwhile
+    with pytest.raises(RpcError) as caught:
+        frozen.status()
+    assert type(caught.value) is RpcError
+    frozen.close()
 
 
 def test_each_answer_of_the_master_counts_as_a_sign_of_life(master):

@@ -83,6 +83,19 @@ def test_time_in_which_the_whole_process_was_stopped_is_no_sign_of_a_hang():
     assert told(progress).phase_seconds == 16.0
 
 
+def test_a_batch_that_was_frozen_does_not_lengthen_what_such_batches_take():
+    now = [0.0]
+    progress = WorkerProgress(lambda: now[0])
+    progress.enter(WorkerPhase.TRAIN)
+    for frozen in (0.0, 0.0, 0.0, 900.0):
+        progress.runs()
+        progress.begins(32)
+        now[0] += 1.0 + frozen
+        progress.stepped(version=1, loss=0.0, seconds=1.0)  # before `runs` is called
+    progress.begins(32)
+    assert told(progress).usual_seconds < 2.0  # a hang is found within 20 of them
+
+
 def test_how_long_a_batch_takes_is_known_of_batches_of_its_kind_alone():
     now = [0.0]
     progress = WorkerProgress(lambda: now[0])

@@ -327,14 +327,16 @@ class Leasing:
     # -- leases that nobody answers for -----------------------------------------------
 
     def take_over(self, *, now: float) -> None:
-        """Restart the deadlines of leases that an earlier master gave.
+        """Restart the deadlines of all leases, also of those of an earlier master.
 
-        Renewals are not journaled, and nobody could renew while there was no master.
+        Renewals are not journaled, and nobody could renew while no master answered.
         Who is not there any more is found out as such.
         """
         queue = self._parts.ledger.queue
+        deadline = now + self._job.spec.tasks.lease_seconds
         if queue is not None:
-            queue.renew_all(deadline=now + self._job.spec.tasks.lease_seconds)
+            queue.renew_all(deadline=deadline)
+        self._parts.side.renew_all(deadline=deadline)
 
     def renew(self, member: Member, named: list[int], *, now: float) -> list[int]:
         """Renew the leases that a heartbeat names; return those it does not hold.

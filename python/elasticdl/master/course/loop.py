@@ -211,9 +211,12 @@ class MasterLoop:
                 log.warning("the master does not reach itself: %s", error)
             else:
                 now = self._job.clock()
-                late = self._attention.heard(now=now)
+                late = self._attention.heard(now=now, stopped=self._job.stopped())
                 if late > 0.0:
                     self._parts.table.excuse(late, now=now)
+                    if late >= self._job.spec.worker.dead_seconds:
+                        # As after a time in which there was no master.
+                        self._leasing.take_over(now=now)
                     self._parts.signals.wake()
                 if late > _LATE_SECONDS:
                     log.warning("the master was late with its answers by %.1f s", late)

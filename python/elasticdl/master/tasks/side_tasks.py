@@ -156,6 +156,10 @@ class SideTasks:
         """Return a worker's leases."""
         return self._leased.of(worker)
 
+    def renew_all(self, *, deadline: float) -> None:
+        """Move the deadlines of all leases."""
+        self._leased.renew_all(deadline)
+
     def next_deadline(self) -> float | None:
         """Return a time before which no lease expires."""
         return self._leased.next_deadline()
