@@ -7,6 +7,7 @@ the real ones; only processes and gradients are missing.
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -490,11 +491,8 @@ class Rig:
         spec_seen: Stamp | None = None,
     ):
         """Run a master until the block ends; the replicas outlive it."""
-        steady, ahead = RunningClock(), self.clock_ahead
-
-        def clock() -> float:
-            return steady() + ahead
-
+        ahead = self.clock_ahead
+        clock = RunningClock(wall=lambda: time.time() + ahead)
         server = aio_server(TOKEN)
         port = int(self.address.split(":")[1]) if self.address else 0
         port = bind(server, "127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""Time in which the master did not hear its own calls is nobody's silence."""
+"""Time in which a master does not hear its own calls, or stands still, is left out."""
 
 import math
 from collections.abc import Iterator
@@ -94,3 +94,25 @@ def test_all_begin_anew_after_a_delay_in_which_their_calls_failed(
     member = heard_at(table, 100.0)
     table.excuse(6.0, now=130.0)
     assert member.silent_at(SPEC) == 136.0
+
+
+def test_a_clock_that_is_read_goes_as_the_steady_one_does() -> None:
+    steady = [50.0]
+    clock = RunningClock(lambda: steady[0], wall=lambda: 1000.0)
+    assert clock() == 1000.0
+    for _ in range(100):
+        steady[0] += 2.5
+        clock()
+    assert clock() == pytest.approx(1250.0)
+
+
+def test_of_a_quarter_of_an_hour_in_which_nothing_ran_three_seconds_count() -> None:
+    steady = [50.0]
+    clock = RunningClock(lambda: steady[0], wall=lambda: 1000.0)
+    steady[0] += 1.0
+    assert clock() == 1001.0
+    steady[0] += 900.0
+    assert clock() == 1004.0
+    steady[0] += 2.0
+    assert clock() == 1006.0
+    assert clock.unix() == 1903.0  # by which others date what they say

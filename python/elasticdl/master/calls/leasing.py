@@ -329,8 +329,7 @@ class Leasing:
     def take_over(self, *, now: float) -> None:
         """Restart the deadlines of all leases, also of those of an earlier master.
 
-        Renewals are not journaled, and nobody could renew while no master answered.
-        Who is not there any more is found out as such.
+        Nobody could renew while no master answered. Who is gone is found out as such.
         """
         queue = self._parts.ledger.queue
         deadline = now + self._job.spec.tasks.lease_seconds
