@@ -19,7 +19,6 @@ from elasticdl.job.context import RoleContext
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import JobState
 from elasticdl.master.assembly import assemble
-from elasticdl.master.clock import RunningClock
 from elasticdl.master.job_state import JobEnding
 from elasticdl.master.master import Master
 from elasticdl.master.patience import patiently
@@ -34,6 +33,7 @@ from elasticdl.rpc.own_calls import own_calls
 from elasticdl.rpc.server import aio_server, bind
 from elasticdl.rpc.tls.https import secure_metrics
 from elasticdl.runner.publisher import Platform
+from elasticdl.running import RunningClock
 
 if TYPE_CHECKING:
     from elasticdl.master.calls.enrolling import JobAuthority

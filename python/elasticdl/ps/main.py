@@ -39,6 +39,7 @@ from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.server import serve
 from elasticdl.rpc.tls.https import secure_metrics
 from elasticdl.rpc.tls.identity import identity_of
+from elasticdl.running import RunningClock, keep_reading
 
 if TYPE_CHECKING:
     from elasticdl.ps.restore import PsPlace
@@ -95,6 +96,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         metrics.checkpoint_failures.inc(not written)
 
     parts = max(1, round(spec.ps.resources.cpu))
+    clock = keep_reading(RunningClock())
     server = ParameterServer(
         place,
         new_updater=_updater_of(spec, place),
@@ -104,6 +106,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
             parts,
             metrics.apply_seconds.observe,
         ),
+        clock=clock,
     )
     servicer = PsServicer(server, metrics)
     endpoint = serve(
@@ -126,6 +129,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         token=context.token,
         identity=identity,
         most_silence_seconds=context.most_silence_seconds,
+        clock=clock,
     )
     monitor = MetricsServer(
         metrics.registry,

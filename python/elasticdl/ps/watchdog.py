@@ -10,8 +10,6 @@ hang; but then a real one has to be found here.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Protocol
 
 # What is done under the lock goes through memory a few times; a push that waits for
@@ -19,8 +17,6 @@ from typing import Protocol
 _LEAST_SECONDS = 60.0
 _SLOWEST_BYTES_PER_SECOND = 20e6
 _LOOK_SECONDS = 5.0
-# A look may be so much later before the process counts as stopped meanwhile.
-_LATE_SECONDS = 1.0
 
 
 class Lockable(Protocol):
@@ -39,12 +35,9 @@ class HangError(RuntimeError):
     """A thread of this process is stuck."""
 
 
-def check(server: Lockable, stopped: float = 0.0) -> None:
-    """Raise HangError if the lock has been held for longer than any work takes.
-
-    `stopped`: seconds of that in which the whole process stood still.
-    """
-    held = server.held_seconds - stopped
+def check(server: Lockable) -> None:
+    """Raise HangError if the lock has been held for longer than any work takes."""
+    held = server.held_seconds
     limit = _LEAST_SECONDS + server.nbytes / _SLOWEST_BYTES_PER_SECOND
     if held > limit:
         raise HangError(
@@ -54,22 +47,7 @@ def check(server: Lockable, stopped: float = 0.0) -> None:
         )
 
 
-def watch(
-    server: Lockable,
-    stop: threading.Event,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """Check until `stop` is set. Raises HangError, which ends the process.
-
-    Whoever holds the lock while a container is frozen goes on with it afterwards.
-    """
-    stopped = 0.0
-    looked = clock()
+def watch(server: Lockable, stop: threading.Event) -> None:
+    """Check until `stop` is set. Raises HangError, which ends the process."""
     while not stop.wait(_LOOK_SECONDS):
-        now = clock()
-        stopped += max(0.0, now - looked - _LOOK_SECONDS - _LATE_SECONDS)
-        looked = now
-        if server.held_seconds < stopped:
-            stopped = 0.0  # it is held by a later call
-        check(server, stopped)
+        check(server)

@@ -7,7 +7,6 @@ the caller knows for how long it makes sense (`rpc.retry`).
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,8 +46,6 @@ from elasticdl.rpc.tls.identity import Identity
 CALL_SECONDS = 5.0
 # A report waits for the journal, whose disk may be slow or full for a while.
 JOURNAL_SECONDS = 15.0
-# Between the ends of two calls of a replica that runs: it sends heartbeats.
-_LONGEST_CALL_SECONDS = 60.0
 
 Reply = TypeVar("Reply")
 
@@ -83,9 +80,7 @@ class MasterClient:
             math.inf if most_silence_seconds is None else most_silence_seconds
         )
         self._clock = clock
-        self._lock = threading.Lock()
-        self._silent = 0.0  # seconds without an answer, as far as this process ran
-        self._called = clock()  # when a call ended last, however it did
+        self._answered = clock()
         self._stub = master_pb2_grpc.MasterStub(self._channel)
 
     @property
@@ -156,7 +151,7 @@ class MasterClient:
         try:
             reply = call()
         except grpc.RpcError as error:
-            if self._silence() >= self._most_silence:
+            if self._clock() - self._answered >= self._most_silence:
                 raise FencedError(
                     f"no master answered for {self._most_silence:.0f} s: the job is "
                     "given up, and replicas of no job must not hold CPUs"
@@ -165,18 +160,5 @@ class MasterClient:
         except ValueError as error:
             # gRPC's answer to a call on a channel that was closed meanwhile.
             raise RpcError(f"{name} at master {self._address}: {error}") from error
-        with self._lock:
-            self._silent, self._called = 0.0, self._clock()
+        self._answered = self._clock()
         return reply
-
-    def _silence(self) -> float:
-        """Return for how long no call has been answered; one has just failed.
-
-        Calls are made all the time, and end. Where none did for long, this process
-        stood still, and the master maybe as well: that was nobody's silence.
-        """
-        with self._lock:
-            now = self._clock()
-            self._silent += min(now - self._called, _LONGEST_CALL_SECONDS)
-            self._called = now
-            return self._silent

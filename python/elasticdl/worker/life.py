@@ -40,8 +40,9 @@ from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.retry import retry
 from elasticdl.rpc.tls.https import secure_metrics
 from elasticdl.rpc.tls.identity import Identity
+from elasticdl.running import RunningClock, keep_reading
 from elasticdl.worker.heartbeat import Heartbeat
-from elasticdl.worker.progress import RUNS_SECONDS, WorkerProgress
+from elasticdl.worker.progress import WorkerProgress
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,8 @@ class WorkerLife:
         # The interpreter and its imports took their time before this line.
         age = max(0.0, time.time() - self._process.create_time())
         self.goodput = GoodputLedger(time.monotonic, age_seconds=age)
-        self.progress = WorkerProgress(time.monotonic)
+        clock = keep_reading(RunningClock())
+        self.progress = WorkerProgress(clock)
         self.metrics = WorkerMetrics()
         if context.in_pod:
             self.metrics.memory_limit.set(container_limit_bytes())
@@ -108,6 +110,7 @@ class WorkerLife:
             token=context.token,
             identity=identity,
             most_silence_seconds=context.most_silence_seconds,
+            clock=clock,
         )
         self._held: Callable[[], list[int]] = list
         self._values: ValuesHeld | None = None
@@ -132,8 +135,6 @@ class WorkerLife:
             secure=secure_metrics(identity, context.metrics_token),
         )
         self.heartbeat.start()
-        # Not the heartbeat's thread: that one waits for the master.
-        threading.Thread(target=self._run, name="runs", daemon=True).start()
 
     def register(self, *, unloadable: str = "", reason: str = "") -> RegistrationReply:
         """Register this worker. Raises FencedError; RpcError when leaving.
@@ -188,11 +189,6 @@ class WorkerLife:
         self.heartbeat.stop()
         self.monitor.close()
         self.master.close()
-
-    def _run(self) -> None:
-        while True:
-            self.progress.runs()
-            time.sleep(RUNS_SECONDS)
 
     def _is_ready(self) -> bool:
         """Whether the job can count on this worker: it traces or trains."""

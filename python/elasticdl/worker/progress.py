@@ -11,7 +11,6 @@ knows it, and it has as long as a worker has to start.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
@@ -25,9 +24,6 @@ _NEWEST = 0.1
 _MOST_KINDS = 1024
 # Bytes that count as a sign of life of what reads or writes; less are logs and metrics.
 _MOVED_BYTES = 1 << 20
-RUNS_SECONDS = 1.0  # between two signs that the process runs
-# The next one may be so much later before the process counts as stopped.
-_LATE_SECONDS = 1.0
 
 
 class WorkerProgress:
@@ -50,7 +46,6 @@ class WorkerProgress:
         # By kind: the mean, and of how many; the first one is left out, where it can.
         self._usual: dict[Hashable, tuple[float, int]] = {}
         self._moved_bytes = 0
-        self._ran = math.inf
 
     @property
     def steps(self) -> int:
@@ -113,9 +108,6 @@ class WorkerProgress:
             self._since = self._clock()
 
     def _end(self, now: float) -> None:
-        # Before `runs` says so: else the frozen time would be what such batches take.
-        if math.isfinite(self._ran):
-            self._excuse(now)
         self._since = now
         kind, self._kind = self._kind, None
         if kind is None:
@@ -140,22 +132,6 @@ class WorkerProgress:
             self._step_seconds = old + _NEWEST * (seconds - old)
             return self._step
 
-    def runs(self) -> None:
-        """Note that this process runs; called every RUNS_SECONDS after the first call.
-
-        Time in which it did not, nor anything in it, is no batch's: a container that
-        was frozen, or a machine that was moved, comes back in the midst of one.
-        """
-        with self._lock:
-            self._excuse(self._clock())
-
-    def _excuse(self, now: float) -> None:
-        stopped = now - self._ran - RUNS_SECONDS - _LATE_SECONDS
-        if stopped > 0.0:
-            self._since = min(now, self._since + stopped)
-            self._began = min(now, self._began + stopped)
-        self._ran = now
-
     def report(
         self,
         *,
@@ -168,9 +144,6 @@ class WorkerProgress:
     ) -> WorkerReport:
         """Return the worker's part of a heartbeat."""
         with self._lock:
-            now = self._clock()
-            if math.isfinite(self._ran):
-                self._excuse(now)
             return WorkerReport(
                 phase=str(self._phase),
                 step=self._step,
@@ -180,7 +153,7 @@ class WorkerProgress:
                 step_seconds=self._step_seconds,
                 seconds=dict(seconds),
                 memory_bytes=memory_bytes,
-                phase_seconds=now - self._since,
+                phase_seconds=self._clock() - self._since,
                 usual_seconds=self._usual.get(self._kind, (0.0, 0))[0],
                 lease_ids=tuple(lease_ids),
                 snapshots=tuple(snapshots),

@@ -21,9 +21,9 @@ from elasticdl.job.words import JobState
 from elasticdl.kube.api import ApiServer
 from elasticdl.master import live_edits
 from elasticdl.master.assembly import assemble
-from elasticdl.master.clock import RunningClock
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.kubernetes.cluster import Cluster
+from elasticdl.running import RunningClock
 
 
 async def figures(path: Path, api: ApiServer) -> None:

@@ -49,7 +49,6 @@ from elasticdl.job.values.file import write_values
 from elasticdl.job.words import ExitReason
 from elasticdl.master import live_edits
 from elasticdl.master.assembly import assemble
-from elasticdl.master.clock import RunningClock
 from elasticdl.master.live_edits import Stamp
 from elasticdl.master.master import Master
 from elasticdl.master.tasks.ledger import Ledger
@@ -59,6 +58,7 @@ from elasticdl.rpc.master_service import add_master
 from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.base import Launch, ReplicaKey
 from elasticdl.runner.publisher import Platform
+from elasticdl.running import RunningClock
 from elasticdl.tensor import codec
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
 from elasticdl.testing.scripted import TOKEN

@@ -10,10 +10,10 @@ from elasticdl.job.spec.job import WorkerSpec
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.words import ReplicaState
 from elasticdl.master.attention import Attention
-from elasticdl.master.clock import RunningClock
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.running import RunningClock
 
 SPEC = WorkerSpec(dead_seconds=6.0)
 
