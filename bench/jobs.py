@@ -9,13 +9,11 @@ import itertools
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
 from elasticdl.data.making.datasets import make_dataset
 from elasticdl.data.making.shards import write_shards
 from elasticdl.data.reader import open_reader
@@ -180,18 +178,6 @@ def checkpoint_price() -> list[Row]:
     return [row("checkpoint_price", what, ratios(rates["often"], rates["never"]), 0.9)]
 
 
-@contextmanager
-def stopped(processes: Sequence[psutil.Process]) -> Iterator[None]:
-    """Have these processes not run for a while."""
-    for process in processes:
-        process.suspend()
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.resume()
-
-
 def _prices_beside(
     values: ValuesFile, cwd: Path, bare: Callable[[float], float]
 ) -> list[float]:
@@ -206,16 +192,13 @@ def _prices_beside(
         JobUnderTest(values, Path(folder), cwd) as running,
     ):
         running.wait_until(lambda s: s.progress.version > _WARM_STEPS, "a warm job")
-        # The launcher, and what it has started.
-        launcher = psutil.Process(running.launcher_pid)
-        processes = [launcher, *launcher.children(recursive=True)]
-        with stopped(processes):
+        with running.frozen():
             before = bare(_ROUND_SECONDS / 2)
         for number in range(_ROUNDS):
             progress(f"digits job and bare loop, round {number + 1} of {_ROUNDS}")
             began = time.time() + _RESUMED_SECONDS
             time.sleep(_RESUMED_SECONDS + _ROUND_SECONDS)
-            with stopped(processes):
+            with running.frozen():
                 marks = [mark for mark in losses(running, 0) if mark[0] >= began]
                 after = bare(_ROUND_SECONDS / 2)
             prices.append(2 * rate(marks) / (before + after))

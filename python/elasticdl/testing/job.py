@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -207,6 +207,19 @@ class JobUnderTest:
             else:
                 return name
             time.sleep(_LOOK_SECONDS)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Have the whole job stand still within a block, its launcher too."""
+        launcher = psutil.Process(self.launcher_pid)
+        processes = [launcher, *launcher.children(recursive=True)]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""

@@ -2,7 +2,6 @@
 
 import time
 
-import psutil
 import pytest
 
 # Longer than a worker may be silent, hang, or hold a task without a word.
@@ -26,13 +25,8 @@ def test_a_job_that_was_frozen_as_a_whole_goes_on_where_it_stopped(job, how):
         **how,
     )
     one.wait_for_step(200)
-    launcher = psutil.Process(one.launcher_pid)
-    processes = [launcher, *launcher.children(recursive=True)]
-    for process in processes:
-        process.suspend()
-    time.sleep(FROZEN_SECONDS)
-    for process in processes:
-        process.resume()
+    with one.frozen():
+        time.sleep(FROZEN_SECONDS)
     one.end_after_this_epoch()
     report = one.finish()
     audit = one.audit()

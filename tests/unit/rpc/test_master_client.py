@@ -130,15 +130,19 @@ def test_a_master_that_is_away_is_an_rpc_error():
         client.status()
 
 
-def test_a_master_that_is_silent_for_too_long_has_left_the_job():
-    now = [0.0]
-    client = MasterClient(
+def of_no_master(clock):
+    return MasterClient(
         "127.0.0.1:1",
         REPLICA,
         token=TOKEN,
         most_silence_seconds=600.0,
-        clock=lambda: now[0],
+        clock=clock,
     )
+
+
+def test_a_master_that_is_silent_for_too_long_has_left_the_job():
+    now = [0.0]
+    client = of_no_master(lambda: now[0])
     for seconds, kind in ((599.0, RpcError), (600.0, FencedError)):
         now[0] = seconds
         with pytest.raises(RpcError) as caught:
@@ -150,13 +154,7 @@ def test_a_master_that_is_silent_for_too_long_has_left_the_job():
 
 def test_a_replica_that_was_frozen_for_long_does_not_leave_its_job():
     now = [0.0]
-    frozen = MasterClient(
-        "127.0.0.1:1",
-        REPLICA,
-        token=TOKEN,
-        most_silence_seconds=600.0,
-        clock=RunningClock(lambda: now[0]),
-    )
+    frozen = of_no_master(RunningClock(lambda: now[0]))
     now[0] = 3600.0  # the call on the way had its deadline meanwhile
     with pytest.raises(RpcError) as caught:
         frozen.status()
