@@ -201,6 +201,7 @@ class WorkerOrders:
     active_workers: int = 0
     epoch: int = 0  # oldest epoch still being trained
     group: GroupRound = GroupRound()  # strategy allReduce: the round that it is in
+    awaited_version: int = 0  # beat at once when the model has it; 0: none
 
 
 # -- parameter servers ----------------------------------------------------------------
@@ -255,3 +256,4 @@ class PsOrders:
     restore_dir: str = ""  # to load when rewind is newer than carried out
     stop: bool = False  # job over: leave
     log_level: str = ""
+    awaited_version: int = 0  # beat at once when this PS has it; 0: none

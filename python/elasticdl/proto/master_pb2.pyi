@@ -964,6 +964,7 @@ class WorkerSyncReply(_message.Message):
     ACTIVE_WORKERS_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
+    AWAITED_VERSION_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     drain: _builtins.bool
     """hand tasks back and leave (scaled down, job stopped)"""
@@ -973,6 +974,8 @@ class WorkerSyncReply(_message.Message):
     active_workers: _builtins.int
     epoch: _builtins.int
     """oldest epoch still being trained"""
+    awaited_version: _builtins.int
+    """beat at once when the model has it; 0: none"""
     @_builtins.property
     def ps(self) -> Global___PsView: ...
     @_builtins.property
@@ -1000,10 +1003,11 @@ class WorkerSyncReply(_message.Message):
         active_workers: _builtins.int = ...,
         epoch: _builtins.int = ...,
         group: Global___GroupRound | None = ...,
+        awaited_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "local_snapshot", b"local_snapshot", "ps", b"ps"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_workers", b"active_workers", "drain", b"drain", "epoch", b"epoch", "group", b"group", "learning_rate_scale", b"learning_rate_scale", "local_snapshot", b"local_snapshot", "log_level", b"log_level", "lost_leases", b"lost_leases", "ps", b"ps", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_workers", b"active_workers", "awaited_version", b"awaited_version", "drain", b"drain", "epoch", b"epoch", "group", b"group", "learning_rate_scale", b"learning_rate_scale", "local_snapshot", b"local_snapshot", "log_level", b"log_level", "lost_leases", b"lost_leases", "ps", b"ps", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1346,6 +1350,7 @@ class PsSyncReply(_message.Message):
     RESTORE_DIR_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     LOG_LEVEL_FIELD_NUMBER: _builtins.int
+    AWAITED_VERSION_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     quorum: _builtins.int
     """sync: gradients that make a version now"""
@@ -1357,6 +1362,8 @@ class PsSyncReply(_message.Message):
     """job over: leave"""
     log_level: _builtins.str
     """it may change while the job runs"""
+    awaited_version: _builtins.int
+    """beat at once when this PS has it; 0: none"""
     @_builtins.property
     def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotRequest]:
         """all that are wanted; others are dropped"""
@@ -1372,10 +1379,11 @@ class PsSyncReply(_message.Message):
         restore_dir: _builtins.str = ...,
         stop: _builtins.bool = ...,
         log_level: _builtins.str = ...,
+        awaited_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["learning_rate_scale", b"learning_rate_scale", "log_level", b"log_level", "quorum", b"quorum", "restore_dir", b"restore_dir", "revision", b"revision", "rewind", b"rewind", "snapshots", b"snapshots", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited_version", b"awaited_version", "learning_rate_scale", b"learning_rate_scale", "log_level", b"log_level", "quorum", b"quorum", "restore_dir", b"restore_dir", "revision", b"revision", "rewind", b"rewind", "snapshots", b"snapshots", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,26 +12,25 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import psutil
 
 from elasticdl.errors import RpcError
 from elasticdl.job.context import set_log_level
 from elasticdl.job.heartbeats import (
     PsHeartbeat,
     PsOrders,
-    PsReport,
     Registration,
-    SnapshotDone,
 )
 from elasticdl.pauses import growing
-from elasticdl.ps.server import ParameterServer, PsFigures
-from elasticdl.ps.snapshots import Done, WantedSnapshot
+from elasticdl.ps.figures import PsFigures, report_of
+from elasticdl.ps.server import ParameterServer
+from elasticdl.ps.snapshots import WantedSnapshot
 from elasticdl.ps.traffic import Usage
 from elasticdl.ps.updater import Control
+from elasticdl.rpc.held_call import LEAST_SECONDS, HeldCall
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.retry import is_transient, retry
 
@@ -51,6 +50,7 @@ class PsLife:
 
     stop: threading.Event = field(default_factory=threading.Event)
     registered: threading.Event = field(default_factory=threading.Event)
+    held: HeldCall = field(default_factory=HeldCall)
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,10 @@ class ControlLoop:
 
         `keep_versions`: a PS that comes back alone does not use a version twice.
         `life.registered` is set once the master knows this PS.
+        `life.held` is told by `server` what it reaches.
         """
         self._usage = usage
+        self._held = life.held
         self._server = server
         self._master = master
         self._registration = registration
@@ -199,14 +201,17 @@ class ControlLoop:
         ).start()
 
     def _beat(self) -> None:
+        began = time.monotonic()
+        self._held.begins()
         figures = self._server.figures()
+        self._held.tells(figures.version)
         request = PsHeartbeat(
             status=report_of(figures, self._usage),
             seen_revision=self._revision,
             hold_seconds=self._hold_seconds(figures),
         )
         try:
-            reply = self._master.ps_sync(request)
+            reply = self._master.ps_sync(request, self._held)
         except RpcError as error:
             if not is_transient(error):
                 raise
@@ -215,6 +220,10 @@ class ControlLoop:
             self._revision = 0
             self._register()
             return
+        if reply is None:  # withdrawn: there is news
+            self._stop.wait(began + LEAST_SECONDS - time.monotonic())
+            return
+        self._held.awaits(reply.awaited_version)
         self._obey(reply)
         # Against a master that answers at once each time.
         self._stop.wait(_LEAST_PAUSE_SECONDS)
@@ -251,45 +260,3 @@ class ControlLoop:
             reply.quorum, reply.learning_rate_scale or 1.0, reply.revision
         )
         self._orders.put(_Order(control, requests, reply.rewind))
-
-
-def report_of(figures: PsFigures, usage: Usage) -> PsReport:
-    """Return the figures as a report to the master."""
-    sums = usage.traffic.sums()
-    return PsReport(
-        initialized=figures.initialized,
-        version=figures.version,
-        bytes=figures.nbytes,
-        pushes=figures.pushes,
-        rejected=figures.rejected,
-        staleness_sum=figures.staleness_sum,
-        memory_bytes=psutil.Process().memory_info().rss,
-        snapshots=tuple(_told(done) for done in figures.snapshots),
-        rewind=figures.rewind,
-        error="" if figures.unloadable else figures.error,
-        unloadable=figures.unloadable,
-        unloadable_reason=figures.error if figures.unloadable else "",
-        embedding_rows=sum(figures.embedding_rows.values()),
-        received_bytes=sums.received_bytes,
-        sent_bytes=sums.sent_bytes,
-        calls=sums.calls,
-        call_seconds=sums.call_seconds,
-        memory_limit_bytes=usage.memory_limit_bytes,
-        began_at=figures.began_at,
-        obeyed_revision=figures.obeyed,
-    )
-
-
-def _told(done: Done) -> SnapshotDone:
-    return SnapshotDone(
-        id=done.snapshot,
-        version=done.version,
-        ticket=done.ticket,
-        file=done.file.file if done.file else "",
-        file_bytes=done.file.bytes if done.file else 0,
-        crc32=done.file.crc32 if done.file else 0,
-        applied=dict(done.applied),
-        error=done.error,
-        pinned_only=done.pinned_only,
-        written_bytes=done.written,
-    )

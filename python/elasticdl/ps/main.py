@@ -107,6 +107,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
             metrics.apply_seconds.observe,
         ),
         clock=clock,
+        reached=life.held.reached,
     )
     servicer = PsServicer(server, metrics)
     endpoint = serve(

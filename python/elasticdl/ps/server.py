@@ -35,11 +35,12 @@ from elasticdl.errors import (
 from elasticdl.job.tasks import Ticket
 from elasticdl.ps.apply import ParameterShard
 from elasticdl.ps.carry_over import carry_over
+from elasticdl.ps.figures import PsFigures
 from elasticdl.ps.live import Live, PsSetup, PullAnswer
 from elasticdl.ps.optimizers.optimizer import Optimizer, optimizer_from_json
 from elasticdl.ps.parameters import Compute, ParameterOrigin, Parameters, Push
 from elasticdl.ps.restore import PsPlace, ShardStore, StartingState
-from elasticdl.ps.snapshots import Done, Snapshots, WantedSnapshot
+from elasticdl.ps.snapshots import Snapshots, WantedSnapshot
 from elasticdl.ps.updater import Control, NewUpdater, PushAnswer
 from elasticdl.rpc.ps.tensors import STALE, WAITING
 from elasticdl.tensor.codec import Array
@@ -68,26 +69,6 @@ class Initial:
     untrained: Mapping[str, Array] = field(default_factory=dict)  # PS 0: by variable
 
 
-@dataclass(frozen=True)
-class PsFigures:
-    """The figures of a PS for heartbeats and metrics."""
-
-    initialized: bool
-    version: int
-    nbytes: int
-    embedding_rows: Mapping[str, int]  # by variable
-    pushes: int
-    rejected: int
-    staleness_sum: float
-    snapshots: Sequence[Done]
-    pending: bool  # something is about to change
-    rewind: int
-    error: str
-    unloadable: str = ""  # the folder that could not be loaded; `error` says why
-    began_at: int = 0  # version of the values that it began with
-    obeyed: int = 0  # revision of the master's answer that was carried out last
-
-
 class ParameterServer:
     """One PS. Thread-safe: every public method but `figures` takes the lock."""
 
@@ -99,8 +80,14 @@ class ParameterServer:
         store: ShardStore,
         compute: Compute | None = None,
         clock: Callable[[], float] = time.monotonic,
+        reached: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Refuse every call with RpcError until `begin`. `clock` is in seconds."""
+        """Refuse every call with RpcError until `begin`.
+
+        `clock` is in seconds. `reached` is told the version under the lock; it must not
+        wait.
+        """
+        self._reached = reached
         self._clock = clock
         self._held_since: float | None = None
         self._place = place
@@ -469,6 +456,7 @@ class ParameterServer:
             began_at=self._began_at,
             obeyed=self._control.revision,
         )
+        self._reached(self._told.version)
 
     def _enter(self, rewind: int) -> None:
         """Admit a call of the present rewind; wait while this PS loads."""

@@ -85,7 +85,7 @@ class Peer:
 def connect(address: str, token: str, peer: Peer = Peer()) -> grpc.Channel:
     """Return a channel to `host:port`; it connects at the first call.
 
-    Its calls carry the job's token; they have no other forms (`future`, `with_call`).
+    Its calls carry the job's token; they have no other form but `future`.
     """
     identity = peer.identity
     if identity is None:

@@ -257,6 +257,7 @@ def worker_orders_to_wire(orders: WorkerOrders) -> master_pb2.WorkerSyncReply:
         active_workers=orders.active_workers,
         epoch=orders.epoch,
         group=_round_to_wire(orders.group),
+        awaited_version=orders.awaited_version,
     )
 
 
@@ -277,6 +278,7 @@ def worker_orders_from_wire(message: master_pb2.WorkerSyncReply) -> WorkerOrders
         active_workers=message.active_workers,
         epoch=message.epoch,
         group=_round_from_wire(message.group),
+        awaited_version=message.awaited_version,
     )
 
 
@@ -439,6 +441,7 @@ def ps_orders_to_wire(orders: PsOrders) -> master_pb2.PsSyncReply:
         restore_dir=orders.restore_dir,
         stop=orders.stop,
         log_level=orders.log_level,
+        awaited_version=orders.awaited_version,
     )
 
 
@@ -453,4 +456,5 @@ def ps_orders_from_wire(message: master_pb2.PsSyncReply) -> PsOrders:
         message.restore_dir,
         message.stop,
         message.log_level,
+        message.awaited_version,
     )

@@ -39,6 +39,7 @@ from elasticdl.rpc.heartbeat_messages import (
     worker_beat_to_wire,
     worker_orders_from_wire,
 )
+from elasticdl.rpc.held_call import HeldCall
 from elasticdl.rpc.task_messages import lease_reply_from_wire, lease_request_to_wire
 from elasticdl.rpc.tls.identity import Identity
 
@@ -112,23 +113,33 @@ class MasterClient:
         reply = self._call("lease", lambda: self._stub.Lease(message, timeout=seconds))
         return lease_reply_from_wire(reply)
 
-    def worker_sync(self, beat: WorkerHeartbeat) -> WorkerOrders:
-        """Send a worker's heartbeat."""
+    def worker_sync(
+        self, beat: WorkerHeartbeat, held: HeldCall | None = None
+    ) -> WorkerOrders | None:
+        """Send a worker's heartbeat; None if it was withdrawn meanwhile."""
         message = worker_beat_to_wire(replace(beat, replica=self._replica))
         seconds = beat.hold_seconds + CALL_SECONDS
         reply = self._call(
-            "heartbeat", lambda: self._stub.WorkerSync(message, timeout=seconds)
+            "heartbeat",
+            lambda: (held or HeldCall()).answer(
+                lambda: self._stub.WorkerSync.future(message, timeout=seconds)
+            ),
         )
-        return worker_orders_from_wire(reply)
+        return None if reply is None else worker_orders_from_wire(reply)
 
-    def ps_sync(self, beat: PsHeartbeat) -> PsOrders:
-        """Send a PS's heartbeat."""
+    def ps_sync(
+        self, beat: PsHeartbeat, held: HeldCall | None = None
+    ) -> PsOrders | None:
+        """Send a PS's heartbeat; None if it was withdrawn meanwhile."""
         message = ps_beat_to_wire(replace(beat, replica=self._replica))
         seconds = beat.hold_seconds + CALL_SECONDS
         reply = self._call(
-            "heartbeat", lambda: self._stub.PsSync(message, timeout=seconds)
+            "heartbeat",
+            lambda: (held or HeldCall()).answer(
+                lambda: self._stub.PsSync.future(message, timeout=seconds)
+            ),
         )
-        return ps_orders_from_wire(reply)
+        return None if reply is None else ps_orders_from_wire(reply)
 
     def status(self) -> str:
         """Return the job as JSON (job.status.JobStatus)."""
@@ -160,5 +171,6 @@ class MasterClient:
         except ValueError as error:
             # gRPC's answer to a call on a channel that was closed meanwhile.
             raise RpcError(f"{name} at master {self._address}: {error}") from error
-        self._answered = self._clock()
+        if reply is not None:  # a heartbeat that was withdrawn has no answer
+            self._answered = self._clock()
         return reply

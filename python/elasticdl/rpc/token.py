@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -57,8 +56,8 @@ class Carrier:
         found = getattr(self._channel, name)
         if name not in _KINDS:
             return found
-        return lambda *args, **options: partial(
-            found(*args, **options), metadata=self._metadata
+        return lambda *args, **options: _Carried(
+            found(*args, **options), self._metadata
         )
 
     def __enter__(self) -> Self:
@@ -71,6 +70,20 @@ class Carrier:
         trace: TracebackType | None,
     ) -> None:
         self._channel.close()
+
+
+class _Carried:
+    """A method whose calls carry the token: at once, or as a future to withdraw."""
+
+    def __init__(self, method: Any, metadata: Sequence[tuple[str, str]]) -> None:
+        self._method = method
+        self._metadata = metadata
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._method(*args, metadata=self._metadata, **options)
+
+    def future(self, *args: Any, **options: Any) -> Any:
+        return self._method.future(*args, metadata=self._metadata, **options)
 
 
 class _Check:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 from elasticdl.errors import FencedError, RpcError
@@ -20,10 +21,11 @@ from elasticdl.job.heartbeats import (
     WorkerReport,
 )
 from elasticdl.job.tasks import ReplicaId
+from elasticdl.rpc.held_call import LEAST_SECONDS, HeldCall
 
 log = logging.getLogger(__name__)
 
-Sync = Callable[[WorkerHeartbeat], WorkerOrders]
+Sync = Callable[[WorkerHeartbeat], WorkerOrders | None]
 MOST_WAIT_SECONDS = 1.0  # A worker notices news within a second even if its call fails.
 
 
@@ -39,11 +41,13 @@ class Heartbeat:
         seconds: float,
         on_fenced: Callable[[str], None],
         on_reply: Callable[[WorkerOrders], None],
+        held: HeldCall | None = None,
     ) -> None:
         """Prepare; `start` begins.
 
         Args:
-            sync: Master.WorkerSync; raises RpcError or FencedError.
+            sync: Master.WorkerSync; None if `held` was withdrawn. Raises RpcError or
+                FencedError.
             replica: Who this is.
             status: Makes the worker's part of a heartbeat, which carries the given
                 local checkpoints.
@@ -51,6 +55,7 @@ class Heartbeat:
             on_fenced: Called once, with the reason, when the master has given this
                 worker up. Nothing it does counts any more.
             on_reply: Called with each answer, in this thread (log level ...).
+            held: The call that `sync` makes, for what cannot wait for its answer.
         """
         self._sync = sync
         self._replica = replica
@@ -58,6 +63,7 @@ class Heartbeat:
         self._seconds = seconds
         self._on_fenced = on_fenced
         self._on_reply = on_reply
+        self._held = held or HeldCall()
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._latest = WorkerOrders(learning_rate_scale=1.0, active_workers=1)
@@ -105,6 +111,8 @@ class Heartbeat:
         """Report a local checkpoint to the master until it drops the request."""
         with self._changed:
             self._snapshots = [s for s in self._snapshots if s.id != done.id] + [done]
+        if done.file or done.error:
+            self._held.withdraw()
 
     def learn_view(self, view: PsView) -> None:
         """Take a view that arrived by another call, if it is newer."""
@@ -124,11 +132,15 @@ class Heartbeat:
     def _run(self) -> None:
         wait = self._seconds / 8
         while not self._stop.is_set():
+            began = time.monotonic()
+            self._held.begins()
+            status = self._status(list(self._snapshots))
+            self._held.tells(status.model_version)
             try:
                 reply = self._sync(
                     WorkerHeartbeat(
                         replica=self._replica,
-                        worker=self._status(list(self._snapshots)),
+                        worker=status,
                         seen_revision=self._latest.revision,
                         hold_seconds=self._seconds,
                     )
@@ -143,7 +155,11 @@ class Heartbeat:
                 self._stop.wait(wait)
                 wait = min(wait * 2, MOST_WAIT_SECONDS)
                 continue
+            if reply is None:  # withdrawn: there is news
+                self._stop.wait(began + LEAST_SECONDS - time.monotonic())
+                continue
             wait = self._seconds / 8
+            self._held.awaits(reply.awaited_version)
             self._take(reply)
 
     def _take(self, reply: WorkerOrders) -> None:

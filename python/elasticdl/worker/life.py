@@ -36,6 +36,7 @@ from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.memory import container_limit_bytes
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.metrics.server import MetricsServer
+from elasticdl.rpc.held_call import HeldCall
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.retry import retry
 from elasticdl.rpc.tls.https import secure_metrics
@@ -97,7 +98,8 @@ class WorkerLife:
         age = max(0.0, time.time() - self._process.create_time())
         self.goodput = GoodputLedger(time.monotonic, age_seconds=age)
         clock = keep_reading(RunningClock())
-        self.progress = WorkerProgress(clock)
+        held = HeldCall()
+        self.progress = WorkerProgress(clock, reached=held.reached)
         self.metrics = WorkerMetrics()
         if context.in_pod:
             self.metrics.memory_limit.set(container_limit_bytes())
@@ -118,12 +120,13 @@ class WorkerLife:
         self._log_level = str(spec.log.level)
         self._registered = threading.Event()
         self.heartbeat = Heartbeat(
-            self.master.worker_sync,
+            lambda beat: self.master.worker_sync(beat, held),
             self.replica,
             status=self._status,
             seconds=spec.worker.heartbeat_seconds,
             on_fenced=leave_fenced,
             on_reply=self._on_reply,
+            held=held,
         )
         self.monitor = MetricsServer(
             self.metrics.registry,

@@ -29,9 +29,19 @@ _MOVED_BYTES = 1 << 20
 class WorkerProgress:
     """Counters of one worker process. Thread-safe."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """Begin in phase `start`; `clock` gives seconds that only grow."""
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        reached: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Begin in phase `start`.
+
+        `clock` gives seconds that only grow. `reached` is told the model's version
+        after each step, by the thread that made it.
+        """
         self._clock = clock
+        self._reached = reached
         self._lock = threading.Lock()
         self._phase = WorkerPhase.START
         self._since = clock()
@@ -130,7 +140,9 @@ class WorkerProgress:
             self._loss = loss
             old = self._step_seconds or seconds
             self._step_seconds = old + _NEWEST * (seconds - old)
-            return self._step
+            step = self._step
+        self._reached(version)
+        return step
 
     def report(
         self,

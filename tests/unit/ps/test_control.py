@@ -22,7 +22,8 @@ from elasticdl.job.values.file import write_values
 from elasticdl.job.words import ExitReason
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
 from elasticdl.ps import main
-from elasticdl.ps.control import ControlLoop, PsLife, report_of
+from elasticdl.ps.control import ControlLoop, PsLife
+from elasticdl.ps.figures import report_of
 from elasticdl.ps.restore import PsPlace, ShardStore
 from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.traffic import Traffic, Usage
@@ -46,6 +47,7 @@ class Master(master_pb2_grpc.MasterServicer):
         self.register_error: Exception | None = None
         self.restore_dir = ""
         self.rewind = 0
+        self.min_version = 0
         self.problems: list[BaseException] = []
 
     def Register(self, request, context):
@@ -56,6 +58,7 @@ class Master(master_pb2_grpc.MasterServicer):
             master_generation=1,
             ps=master_pb2.PsView(rewind=self.rewind),
             restore_dir=self.restore_dir,
+            min_version=self.min_version,
         )
 
     def PsSync(self, request, context):
@@ -190,6 +193,41 @@ def test_a_rewind_begun_while_the_master_was_away_loads_its_checkpoint(start, tm
     master = Master(script)
     assert start(master, "sync", 1) == ExitCode.OK
     assert len(master.registered) == 2
+
+
+def test_a_ps_tells_at_once_of_the_version_that_the_master_waits_for(start, sgd, group):
+    """The master holds its heartbeat, and many short steps would go by meanwhile."""
+    layout_of = group(2, sync=True)
+    layout_of.begin()
+    told = threading.Event()
+
+    def script(number, request):
+        if number == 1:
+            return master_pb2.PsSyncReply(revision=1, awaited_version=7)
+        if number == 2:
+            client = PsClient(worker=0, generation=1, sync=False, token=TOKEN)
+            client.set_view(
+                PsView(
+                    revision=1,
+                    addresses=(
+                        master.registered[0].address,
+                        layout_of.endpoints[1].address,
+                    ),
+                    generations=(5, layout_of.generations[1]),
+                )
+            )
+            client.initialize(layout_of.layout, sgd(), layout_of.initial())
+            client.close()
+        if request.status.version >= 7:
+            told.set()
+            return master_pb2.PsSyncReply(revision=1, stop=True)
+        assert told.wait(60.0), "held, as long as there is nothing to tell"
+        return master_pb2.PsSyncReply(revision=1)
+
+    master = Master(script)
+    master.min_version = 7
+    assert start(master) == ExitCode.OK
+    assert len(master.registered) == 1  # again, had the heartbeat run into its limit
 
 
 def test_sigterm_ends_it_at_once(start):
@@ -356,7 +394,7 @@ class BrokenClient:
     def register(self, request):
         return RegistrationReply()
 
-    def ps_sync(self, request):
+    def ps_sync(self, request, _held):
         raise ZeroDivisionError("no such figure")
 
 

@@ -229,7 +229,7 @@ class EvaluationSpec(SpecModel):
     """When to evaluate on the validation data."""
 
     every_steps: CountOrZero = Field(
-        0, description="Interval in model versions; 0 is never."
+        0, description="At each multiple of so many model versions; 0 is never."
     )
     every_seconds: Seconds = Field(
         0.0, description="Interval in seconds, without PS between two; 0 is never."
@@ -246,7 +246,8 @@ class CheckpointSpec(SpecModel):
 
     dir: str = Field("", description="Folder; empty: `checkpoints` in the job's.")
     every_steps: CountOrZero = Field(
-        0, description="Interval in model versions; 0 is never by steps."
+        0,
+        description="At each multiple of so many model versions; 0 is never by steps.",
     )
     every_seconds: Seconds = Field(60.0, description="Interval in seconds; 0 is never.")
     keep: CountOrZero = Field(3, description="Newest checkpoints to keep; 0 keeps all.")

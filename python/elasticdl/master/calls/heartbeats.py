@@ -176,7 +176,8 @@ class Heartbeats:
             # What is trained after the last copy of the model would be lost.
             snapshot = replace(snapshot or LocalSnapshot(), last=True)
         group = parts.holder.round_of(member)
-        if not (lost or member.drain or snapshot or group):
+        awaited = parts.holder.awaited_version(member)
+        if not (lost or member.drain or snapshot or group or awaited):
             return self._reply
         return replace(
             self._reply,
@@ -184,6 +185,7 @@ class Heartbeats:
             lost_leases=tuple(lost),
             local_snapshot=snapshot or self._reply.local_snapshot,
             group=group or self._reply.group,
+            awaited_version=awaited,
         )
 
 

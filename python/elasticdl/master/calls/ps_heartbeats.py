@@ -61,4 +61,5 @@ class PsHeartbeats:
             restore_dir=self._group.rewind_dir,
             stop=member.drain,
             log_level=str(self._job.spec.log.level),
+            awaited_version=self._group.awaited_version(member),
         )

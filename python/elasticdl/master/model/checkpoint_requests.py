@@ -179,7 +179,9 @@ class CheckpointSchedule:
         if version <= self.version:
             return None
         spec = self._spec
-        if spec.every_steps and version >= self.version + spec.every_steps:
+        # A multiple has gone by: one that comes late does not shift the next ones.
+        every = spec.every_steps
+        if every and version // every > self.version // every:
             return "steps"
         if spec.every_seconds and now >= self._last_try + spec.every_seconds:
             return "time"

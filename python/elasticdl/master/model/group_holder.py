@@ -120,6 +120,9 @@ class GroupHolder(ModelHolder):
         """Return the snapshot that the leader has to write, if there is one."""
         return self._keeper.asks_worker() if member is self._leader() else None
 
+    def _counts_steps(self, member: Member) -> bool:
+        return member is self._leader()
+
     def round_of(self, member: Member) -> GroupRound | None:
         """Return the newest round; to a worker outside, whose state it can copy."""
         order = self._order

@@ -177,6 +177,24 @@ class ModelHolder(abc.ABC):
         del member
         return None
 
+    def awaited_version(self, member: Member) -> int:
+        """Return the version at which a replica is to beat at once; 0: it need not.
+
+        That of which something is made every so many steps; it is known from
+        heartbeats, and many short steps pass between two of them.
+        """
+        if not self._counts_steps(member):
+            return 0
+        spec = self._table.spec
+        every = (spec.evaluation.every_steps, spec.checkpoint.every_steps)
+        multiples = (self.version // n * n + n for n in every if n)
+        return min(multiples, default=0)
+
+    def _counts_steps(self, member: Member) -> bool:
+        """Whether the job's version is what this replica says."""
+        del member
+        return False
+
     def round_of(self, member: Member) -> GroupRound | None:
         """Return the round that a worker is in, where workers make steps together."""
         del member

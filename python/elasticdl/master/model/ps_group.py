@@ -282,6 +282,9 @@ class PsGroup(ModelHolder):
             self._signals.work()
         return first
 
+    def _counts_steps(self, member: Member) -> bool:
+        return not member.is_worker and member.key.index == 0
+
     def lost(self, member: Member, *, now: float) -> None:
         """Handle a lost PS; its replacement registers later. Workers hold nothing."""
         if member.is_worker:

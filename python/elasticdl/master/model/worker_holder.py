@@ -57,6 +57,10 @@ class WorkerHolder(ModelHolder):
         del member
         return self._keeper.asks_worker()
 
+    def _counts_steps(self, member: Member) -> bool:
+        del member
+        return True
+
     def lost(self, member: Member, *, now: float) -> None:
         """Abort the worker's checkpoint; its replacement goes back."""
         del now

@@ -86,13 +86,19 @@ class _Method:
         self._call: Any = None
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._current()(*args, **options)
+
+    def future(self, *args: Any, **options: Any) -> Any:
+        return self._current().future(*args, **options)
+
+    def _current(self) -> Any:
         channel = self._of.current()
         if channel is not self._channel:
             kind, made_of, with_options = self._make
             # In this order: another thread may call between the two lines.
             self._call = getattr(channel, kind)(*made_of, **with_options)
             self._channel = channel
-        return self._call(*args, **options)
+        return self._call
 
 
 def _close(channel: Any) -> None:

@@ -36,6 +36,16 @@ def test_steps_and_time_make_one_due() -> None:
     assert plan.next_time() == 60.0
 
 
+def test_one_that_comes_late_does_not_shift_the_next_ones() -> None:
+    plan = schedule(every_steps=100)
+    plan.completed(version=107, now=1.0)
+    assert plan.due(version=199, now=1.0) is None
+    assert plan.due(version=200, now=1.0) == "steps"
+    plan.completed(version=431, now=2.0)  # one may be passed over, not two made of it
+    assert plan.due(version=499, now=2.0) is None
+    assert plan.due(version=500, now=2.0) == "steps"
+
+
 def test_a_failure_is_tried_again_after_growing_pauses() -> None:
     plan = schedule(every_steps=1)
     assert [plan.failed(now=100.0) for _ in range(5)] == [5.0, 10.0, 20.0, 30.0, 30.0]
