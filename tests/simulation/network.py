@@ -238,6 +238,31 @@ class _Stream:
         self._call.finish(error=(Status.CANCELLED, "Locally cancelled"))
 
 
+class _Future:
+    """A call that can be withdrawn; it is made when its answer is waited for."""
+
+    def __init__(self, call: _Call, result: Callable[[], Any]) -> None:
+        self._call, self._result = call, result
+        self._cancelled = False
+
+    def result(self) -> Any:
+        try:
+            if self._cancelled:
+                raise real.FutureCancelledError
+            return self._result()
+        except CallError as error:
+            if self._cancelled:
+                raise real.FutureCancelledError from error
+            raise
+
+    def cancel(self) -> bool:
+        self._cancelled = not self._call.over.is_set()
+        self._call.finish(error=(Status.CANCELLED, "Locally cancelled"))
+        if self._call.on_deadline is not None:
+            self._call.on_deadline()  # the server learns of it as of a deadline
+        return self._cancelled
+
+
 class Channel:
     """grpc.Channel."""
 
@@ -256,7 +281,7 @@ class Channel:
             dump = request_serializer or (lambda message: message)
             load = response_deserializer or (lambda data: data)
 
-            def call(
+            def begin(
                 request: Any, timeout: float | None = None, metadata: Any = (), **_: Any
             ) -> Any:
                 if self._closed:
@@ -273,8 +298,13 @@ class Channel:
                         self._calls.discard(under_way)
                     return [load(r) for r in reply] if many_out else load(reply)
 
+                return under_way, result
+
+            def call(*args: Any, **options: Any) -> Any:
+                under_way, result = begin(*args, **options)
                 return _Stream(under_way, result) if many_out else result()
 
+            call.future = lambda *args, **options: _Future(*begin(*args, **options))
             return call
 
         return make
