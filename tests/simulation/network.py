@@ -304,7 +304,7 @@ class Channel:
                 under_way, result = begin(*args, **options)
                 return _Stream(under_way, result) if many_out else result()
 
-            call.future = lambda *args, **options: _Future(*begin(*args, **options))
+            call.future = lambda *args, **options: _Future(*begin(*args, **options))  # type: ignore[attr-defined]
             return call
 
         return make
