@@ -92,8 +92,10 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding
             now=clock(),
             wait_seconds=patience,
             on_commit=figures.journal_seconds.observe,
+            clock=clock,
         ),
         seconds=patience,
+        clock=clock,
     )
     master = assemble(
         spec,
@@ -110,7 +112,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding
         ledger.record(facts.LaunchFact(of=start.launch))
     await ledger.commit()
     _call_on_signals(lambda: start.on_signal(master))
-    patiently(lambda: start.attend(master), seconds=patience)
+    patiently(lambda: start.attend(master), seconds=patience, clock=clock)
     add_master(master.servicer, server)
     if authority is not None:
         # Imported late: on one machine nobody needs its libraries.

@@ -31,6 +31,35 @@ def test_one_more_ctrl_c_as_the_command_ends_changes_nothing():
     assert (ended.returncode, ended.stderr) == (ExitCode.STOPPED, "")
 
 
+# Ctrl-C as soon as Python imports what the command is made of.
+BEGINNING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from elasticdl.cli import run
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "elasticdl.cli.train":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+run()
+"""
+
+
+def test_ctrl_c_while_the_command_is_imported_leaves_no_trace():
+    ended = subprocess.run(
+        [sys.executable, "-c", BEGINNING],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+    )
+    assert ended.returncode == ExitCode.STOPPED
+    assert ended.stderr == "stopped before the command began\n"
+
+
 def test_ctrl_c_while_a_job_is_launched_says_so(monkeypatch, capsys, tmp_path):
     file = tmp_path / "small.yaml"
     model = "{definition: net.f, files: {net.py: x = 1}}"

@@ -55,22 +55,25 @@ class Journal:
         *,
         wait_seconds: float = 60.0,
         on_commit: Callable[[float], None] = ignore,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open the folder and take it over from an earlier writer.
 
         `wait_seconds`: how long a full disk is waited for before JournalError;
-        `on_commit`: told of each write how many seconds it took. Raises OSError.
+        `on_commit`: told of each write how many seconds it took; `clock`: seconds by
+        which both are measured. Raises OSError.
         """
         self._directory = directory
         self._wait_seconds = wait_seconds
         self._on_commit = on_commit
+        self._clock = clock
         self._buffer: list[bytes] = []
         self._appended = 0
         self._durable = 0
         self._flushing: asyncio.Task[None] | None = None
         self._disk = asyncio.Lock()  # one write or switch of segments at a time
         self._failed: JournalError | SupersededError | None = None
-        self.blocked_since: float | None = None  # the disk is full since (monotonic)
+        self.blocked_since: float | None = None  # the disk is full since (by `clock`)
         self._problem = ""
         # Free bytes and all bytes of the volume, as of the last write.
         self.volume: tuple[float, float] | None = None
@@ -127,7 +130,7 @@ class Journal:
         """Seconds since the journal became unwritable; 0 if it is writable."""
         if self.blocked_since is None:
             return 0.0
-        return time.monotonic() - self.blocked_since
+        return self._clock() - self.blocked_since
 
     @property
     def trouble(self) -> str:
@@ -179,7 +182,7 @@ class Journal:
     async def _put(self, lines: list[bytes]) -> None:
         """Write lines, waiting for space if necessary; the caller holds `_disk`."""
         loop = asyncio.get_running_loop()
-        began = time.monotonic()
+        began = self._clock()
         while True:
             try:
                 await loop.run_in_executor(None, self._write_and_look, lines)
@@ -197,18 +200,18 @@ class Journal:
                         problem,
                         self._wait_seconds,
                     )
-                if time.monotonic() - began >= self._wait_seconds:
+                if self._clock() - began >= self._wait_seconds:
                     self._failed = problem
                     raise problem from error
                 await asyncio.sleep(_RETRY_SECONDS)
         if self.blocked_since is not None:
             log.warning(
                 "the journal can be written again after %.1f s",
-                time.monotonic() - self.blocked_since,
+                self._clock() - self.blocked_since,
             )
             self.blocked_since = None
         if lines:
-            self._on_commit(time.monotonic() - began)
+            self._on_commit(self._clock() - began)
         self._durable += len(lines)
 
     def _write_and_look(self, lines: list[bytes]) -> None:

@@ -9,6 +9,7 @@ Wherever `now` is asked for it is Unix seconds: deadlines survive a restart.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -81,15 +82,19 @@ class Ledger:
         now: float,
         wait_seconds: float = 60.0,
         on_commit: Callable[[float], None] = journals.ignore,
+        clock: Callable[[], float] = time.monotonic,
     ) -> Ledger:
         """Read the journal, if there is one, and begin a new generation of the master.
 
         A master that has the journal open loses it. `on_commit` is told of each write
-        how many seconds it took. Raises JournalError if the journal cannot be read or
-        written, or was written by other rules than these.
+        how many seconds it took, by `clock`, as `wait_seconds` are. Raises JournalError
+        if the journal cannot be read or written, or was written by other rules than
+        these.
         """
         try:
-            journal = Journal(directory, wait_seconds=wait_seconds, on_commit=on_commit)
+            journal = Journal(
+                directory, wait_seconds=wait_seconds, on_commit=on_commit, clock=clock
+            )
             ledger = Ledger(journal)
             past = journal.past()
             state = next(past)

@@ -19,6 +19,7 @@ from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.permutation import Permutation
 from elasticdl.master.tasks.queue_plan import QueuePlan
+from elasticdl.running import RunningClock
 
 PLAN = QueuePlan((Shard("a", 0, 400),), batch_size=4, batches_per_task=2, shuffle=True)
 # Written by the code of the release before batches, snapshot and packed parts too.
@@ -462,6 +463,31 @@ def test_full_disk_is_waited_for_and_nothing_is_acknowledged_meanwhile(tmp_path)
 
     run(fill())
     assert [e["n"] for _, e in read_events(tmp_path)] == [1, 2]
+
+
+def test_a_full_disk_is_not_given_up_for_time_in_which_the_master_stood_still(tmp_path):
+    now = [0.0]
+    clock = RunningClock(lambda: now[0])
+
+    async def fill():
+        with FullDisk() as disk:
+            journal = Journal(tmp_path, wait_seconds=30.0, clock=clock)
+            disk.allow(0)
+            journal.append({"k": "note", "n": 1})
+            waiting = asyncio.ensure_future(journal.commit())
+            while journal.blocked_since is None:
+                await asyncio.sleep(0.01)
+            now[0] += 700.0  # a container that is frozen, and thawed
+            before = journal.blocked_seconds
+            await asyncio.sleep(1.2)  # it tries again
+            assert not waiting.done()
+            assert before < 30.0
+            disk.allow(1 << 20)
+            await waiting
+            journal.close()
+
+    run(fill())
+    assert [e["n"] for _, e in read_events(tmp_path)] == [1]
 
 
 def test_disk_that_stays_full_is_an_error_that_says_what_to_do(tmp_path):
