@@ -466,12 +466,10 @@ def test_full_disk_is_waited_for_and_nothing_is_acknowledged_meanwhile(tmp_path)
 
 
 def test_a_full_disk_is_not_given_up_for_time_in_which_the_master_stood_still(tmp_path):
-    now = [0.0]
-
     async def fill():
+        now = [0.0]
         with FullDisk() as disk:
-            clock = RunningClock(lambda: now[0])
-            journal = Journal(tmp_path, wait_seconds=30.0, clock=clock)
+            journal = Journal(tmp_path, clock=RunningClock(lambda: now[0]))
             disk.allow(0)
             journal.append({"k": "note", "n": 1})
             waiting = asyncio.ensure_future(journal.commit())
