@@ -19,6 +19,7 @@ def test_a_package_that_no_job_needs_is_hidden_from_the_import_alone(
     with quick_import(), pytest.raises(ImportError):
         importlib.import_module(NAME)
     assert importlib.import_module(NAME).HERE
+    del sys.modules[NAME]  # else it would be the one of the tests after this
 
 
 def test_one_that_is_imported_already_stays(monkeypatch):
