@@ -138,7 +138,7 @@ class Heartbeats:
         awaited = self._parts.holder.awaited_version(member)
         self._parts.holder.heard_worker(member, now=now)
         if 0 < awaited <= self._parts.holder.version:
-            # It told at once; a worker within a long task wakes the loop by nothing else.
+            # Within a long task a worker wakes the loop by nothing else.
             self._parts.signals.wake()
         self._parts.membership.heard(member, worker.seconds, now=now)
         if worker.group_figures.round:
