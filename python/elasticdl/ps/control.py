@@ -208,7 +208,7 @@ class ControlLoop:
         request = PsHeartbeat(
             status=report_of(figures, self._usage),
             seen_revision=self._revision,
-            hold_seconds=self._hold_seconds(figures),
+            hold_seconds=self._held.hold_seconds(self._hold_seconds(figures)),
         )
         try:
             reply = self._master.ps_sync(request, self._held)

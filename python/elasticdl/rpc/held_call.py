@@ -75,6 +75,17 @@ class HeldCall:
             with self._lock:
                 self._call = None
 
+    def hold_seconds(self, usual: float) -> float:
+        """Return how long the master may hold the heartbeat about to be made.
+
+        One that tells of the awaited version comes back at once: only its answer names
+        the next one, and what the master waits for may lead to no order (a round of
+        evaluation is under way; there are no validation data).
+        """
+        with self._lock:
+            reached = 0 < self._awaited <= self._told
+        return min(usual, LEAST_SECONDS) if reached else usual
+
     def awaits(self, version: int) -> None:
         """Note that the master waits for this version of the model; 0: for none."""
         with self._lock:

@@ -142,7 +142,7 @@ class Heartbeat:
                         replica=self._replica,
                         worker=status,
                         seen_revision=self._latest.revision,
-                        hold_seconds=self._seconds,
+                        hold_seconds=self._held.hold_seconds(self._seconds),
                     )
                 )
             except FencedError as error:

@@ -9,7 +9,7 @@ from elasticdl.errors import FencedError
 from elasticdl.job.heartbeats import PsHeartbeat, WorkerHeartbeat
 from elasticdl.job.tasks import ReplicaId
 from elasticdl.proto import master_pb2, master_pb2_grpc
-from elasticdl.rpc.held_call import HeldCall
+from elasticdl.rpc.held_call import LEAST_SECONDS, HeldCall
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import bind
 from elasticdl.testing.scripted import TOKEN
@@ -96,6 +96,21 @@ def test_what_was_told_ends_no_other_heartbeat(master, client, pool):
     assert not beat.done()
     master.free.set()
     assert beat.result(SECONDS).revision == 1
+
+
+def test_who_told_the_awaited_version_hears_soon_of_the_next_one():
+    """Nothing else may come of it: a round of evaluation is under way already."""
+    held = HeldCall()
+    held.awaits(100)
+    held.tells(99)
+    assert held.hold_seconds(20.0) == 20.0
+    held.tells(100)
+    assert held.hold_seconds(20.0) == LEAST_SECONDS
+    assert held.hold_seconds(0.01) == 0.01
+    held.awaits(200)
+    assert held.hold_seconds(20.0) == 20.0
+    held.awaits(0)
+    assert held.hold_seconds(20.0) == 20.0
 
 
 def test_news_between_two_heartbeats_is_not_forgotten(master, client):

@@ -12,6 +12,7 @@ from elasticdl.job.heartbeats import (
     WorkerReport,
 )
 from elasticdl.job.tasks import ReplicaId
+from elasticdl.rpc.held_call import LEAST_SECONDS
 from elasticdl.worker.heartbeat import Heartbeat
 
 SECONDS = 20.0
@@ -86,6 +87,24 @@ def test_orders_arrive_and_the_seen_revision_goes_back(beat):
     assert not one.is_lost(5)
     assert one.latest.active_workers == 3
     assert master.requests[-1].seen_revision == 7
+
+
+def test_a_worker_that_told_the_awaited_version_is_not_held_for_long():
+    """Only an answer names the next version; many short steps would go by till then."""
+    master = Master([WorkerOrders(awaited_version=5)])
+    one = Heartbeat(
+        master.sync,
+        ReplicaId(role="worker"),
+        status=lambda _: WorkerReport(model_version=5),
+        seconds=20.0,
+        on_fenced=lambda _: None,
+        on_reply=lambda _: None,
+    )
+    one.start()
+    assert master.used_up.wait(SECONDS)
+    one.stop()
+    master.more.set()
+    assert [r.hold_seconds for r in master.requests] == [20.0, LEAST_SECONDS]
 
 
 def test_a_master_that_is_away_is_tried_again(beat):

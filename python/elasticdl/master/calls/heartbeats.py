@@ -135,7 +135,11 @@ class Heartbeats:
         )
         member.heard_worker(worker, now=now)
         self._parts.table.heard(member)
+        awaited = self._parts.holder.awaited_version(member)
         self._parts.holder.heard_worker(member, now=now)
+        if 0 < awaited <= self._parts.holder.version:
+            # Within a long task a worker wakes the loop by nothing else.
+            self._parts.signals.wake()
         self._parts.membership.heard(member, worker.seconds, now=now)
         if worker.group_figures.round:
             # It made a step; a member that does not lead leases nothing.

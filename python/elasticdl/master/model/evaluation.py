@@ -44,7 +44,7 @@ class EvaluationSchedule:
         """
         self.spec = spec
         self._job_started = job_started
-        self._version = self._on_grid(version)
+        self._version = version
         self._time = now
         self._epochs = epochs_done
 
@@ -57,7 +57,7 @@ class EvaluationSchedule:
         spec = self.spec
         if spec.at_epoch_end and epochs_done > self._epochs:
             return EPOCH_END
-        if spec.every_steps and version >= self._version + spec.every_steps:
+        if spec.every_steps and version >= self._next_version():
             return STEPS
         if spec.every_seconds and self.next_time() is not None:
             return TIME if now >= (self.next_time() or now) else None
@@ -74,8 +74,7 @@ class EvaluationSchedule:
         if spec.at_epoch_end and queue.epoch_behind > self._epochs:
             return True
         steps = len(queue.leased) * queue.plan.batches_per_task
-        due = self._version + spec.every_steps
-        return bool(spec.every_steps) and version + steps >= due
+        return bool(spec.every_steps) and version + steps >= self._next_version()
 
     def next_time(self) -> float | None:
         """Return when a round is due by time; None if never."""
@@ -87,7 +86,7 @@ class EvaluationSchedule:
 
     def opened(self, *, version: int, epochs_done: int, now: float) -> None:
         """Note that a round was opened; it serves all reasons that were due."""
-        self._version = self._on_grid(version)
+        self._version = version
         self._time = now
         self._epochs = max(self._epochs, epochs_done)
 
@@ -97,13 +96,14 @@ class EvaluationSchedule:
 
     def rewound(self, *, version: int, epochs_done: int) -> None:
         """Note that training went back: repeated epochs are evaluated again."""
-        self._version = min(self._version, self._on_grid(version))
+        self._version = min(self._version, version)
         self._epochs = min(self._epochs, epochs_done)
 
-    def _on_grid(self, version: int) -> int:
-        # So that slow rounds do not shift the next ones.
-        step = self.spec.every_steps
-        return version - version % step if step else version
+    def _next_version(self) -> int:
+        # A multiple of the present interval: neither a slow round nor one of another
+        # interval, before a live edit, shifts the next ones.
+        every = self.spec.every_steps
+        return self._version // every * every + every
 
 
 class MetricSums:

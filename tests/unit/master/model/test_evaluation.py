@@ -37,6 +37,17 @@ def test_steps_stay_on_their_grid_when_a_round_comes_late() -> None:
     assert plan.due(version=200, epochs_done=0, now=100.0) == STEPS
 
 
+def test_an_edited_interval_goes_by_its_own_multiples() -> None:
+    plan = schedule(every_steps=100)
+    plan.opened(version=1001, epochs_done=0, now=100.0)
+    plan.take_spec(EvaluationSpec(at_epoch_end=False, every_steps=130))
+    assert plan.due(version=1039, epochs_done=0, now=100.0) is None
+    assert plan.due(version=1040, epochs_done=0, now=100.0) == STEPS
+    plan.opened(version=1041, epochs_done=0, now=100.0)
+    assert plan.due(version=1169, epochs_done=0, now=100.0) is None
+    assert plan.due(version=1170, epochs_done=0, now=100.0) == STEPS
+
+
 def test_time_counts_from_the_start_delay_and_from_the_last_round() -> None:
     plan = schedule(every_seconds=10.0, start_delay_seconds=30.0)
     assert plan.next_time() == 130.0
