@@ -15,6 +15,25 @@ from tests.prometheus.server import RULES, Prometheus, at_once, with_thresholds
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 MLP = (Path(__file__).parent / "models" / "net.py").read_text()
+# The same model with steps of `seconds`, for what has to keep pace with them: a fast
+# machine makes a step of it in less than a millisecond.
+_UNHURRIED = """
+
+import time
+
+class Unhurried(keras.layers.Layer):
+    def call(self, inputs):
+        wait = tf.numpy_function(lambda: time.sleep({seconds}) or 0.0, [], tf.double)
+        with tf.control_dependencies([wait]):
+            return tf.identity(inputs)
+
+quick_model = custom_model
+
+def custom_model():
+    network = quick_model()
+    network.add(Unhurried())
+    return network
+"""
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +74,17 @@ def digits_values():
         if changes.get("strategy", "parameterServer") != "parameterServer":
             del job["ps"]
         return ValuesFile.model_validate({"kind": "job", "job": merged(job, changes)})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def unhurried():
+    """Makes the model of a digits job whose steps take so many seconds at least."""
+
+    def make(seconds):
+        text = MLP + _UNHURRIED.replace("{seconds}", str(seconds))
+        return {"definition": "net.custom_model", "files": {"net.py": text}}
 
     return make
 

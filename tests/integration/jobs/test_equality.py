@@ -74,10 +74,11 @@ def assert_same(ours, theirs, where):
         )
 
 
-def test_one_worker_in_sync_mode_equals_keras_step_by_step(job, digits, net):
+def test_one_worker_in_sync_mode_equals_keras_step_by_step(job, digits, net, unhurried):
     jobs = {
         num_ps: job(
             f"equal-{num_ps}",
+            model=unhurried(0.1),  # for a checkpoint of nearly each step
             data={"shuffle": False},
             training={"epochs": 1, "maxSteps": STEPS, "batchesPerTask": 5},
             checkpoint={"everySteps": 1, "everySeconds": 0, "keep": 0},
@@ -102,10 +103,11 @@ def test_one_worker_in_sync_mode_equals_keras_step_by_step(job, digits, net):
 
 
 def test_n_workers_in_sync_mode_equal_one_worker_with_the_n_fold_batch(
-    job, digits, net
+    job, digits, net, unhurried
 ):
     one = job(
         "n-fold",
+        model=unhurried(0.05),
         paused=True,  # until both are there: versions are made of two from the start
         data={"shuffle": False},
         training={"epochs": 1, "maxSteps": 2 * STEPS, "batchesPerTask": 1},
