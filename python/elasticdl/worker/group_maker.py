@@ -200,6 +200,7 @@ class GroupMaker:
             handlers=around.handlers,
             between_steps=checkpoints.between_steps,
             holds=lambda: checkpoints.holds,
+            copies=lambda: checkpoints.due,
             describe=definition.code.describe,
             orders=life.heartbeat,
             leaving=life.leaving,

@@ -32,3 +32,31 @@ def test_checkpoints_by_steps_wait_for_no_heartbeat(job, unhurried, strategy):
     hundreds = {version // 100 for version in versions if version < report.version}
     assert report.version == 600
     assert len(hundreds & {1, 2, 3, 4, 5}) >= 4, versions
+
+
+# A worker waits so long wherever it waits for the master's word; else a second.
+PATIENT = """
+
+from elasticdl.worker.group import loop
+from elasticdl.worker.tasks import stream
+
+loop._IDLE_SECONDS = loop._BESIDE_SECONDS = stream.POLL_SECONDS = 60.0
+"""
+
+
+def test_no_evaluation_keeps_a_group_waiting_for_what_nobody_says(job, unhurried):
+    """It ends in seconds, and not in half a minute for each of its evaluations."""
+    model = unhurried(0.0)
+    model["files"]["net.py"] += PATIENT
+    one = job(
+        "patient",
+        strategy="allReduce",
+        model=model,
+        training={"epochs": 2, "batchesPerTask": 7},
+        evaluation={"everySteps": 20, "atEpochEnd": True},
+        checkpoint={"everySteps": 20, "everySeconds": 0},
+        worker={"replicas": 1},
+    )
+    report = one.finish()
+    assert report.version >= 180
+    assert one.log_text("master", 0).count("Evaluation metrics") >= 9

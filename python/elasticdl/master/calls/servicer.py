@@ -128,11 +128,15 @@ class MasterServicer:
         """Take reports and lease tasks; wait until there is a task."""
         clock = self.job.clock
         member = self._parts.table.require(request.replica)
+        steps_waited = self._parts.rounds.stops_training
+        withheld = not self.job.may_train
         self._parts.holder.answered(request.ps_versions, rewind=request.ps_rewind)
         results = [
             self._leasing.report(member, report, now=clock())
             for report in request.reports
         ]
+        if results and withheld and self.job.may_train:
+            self._parts.signals.work()  # an evaluation was due behind what is reported
         seconds = min(self._patient(request.wait_seconds), _MOST_HOLD_SECONDS)
         until = clock() + seconds
         tasks: list[Task] = []
@@ -146,6 +150,8 @@ class MasterServicer:
                 break
             if not (member.ready or self._parts.data.may_prepare):
                 break  # it has a model to build meanwhile
+            if steps_waited and not self._parts.rounds.stops_training:
+                break  # it may have steps to make, and waits with them
             if unwritten:
                 await self._parts.ledger.commit()
                 unwritten = False

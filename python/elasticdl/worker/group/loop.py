@@ -50,6 +50,9 @@ LOOK_SECONDS = 0.2
 # How long members without a task wait for one before they exchange again: whoever is
 # away is found by that.
 _IDLE_SECONDS = 1.0
+# The same while something is to be reported, which takes one more exchange: the master
+# may have tasks for after it, or an evaluation.
+_OWING_SECONDS = 0.02
 # Steps whose records the leader knows: the one under way, and the one that is read.
 _KNOWN_STEPS = 2
 # Tasks beside training that belong together come one after the other: so long apart.
@@ -186,10 +189,22 @@ class GroupLoop:
     def _idle(self) -> None:
         """Wait for what a step needs: a task, or more members."""
         self._wait_for_others()
-        self._refill(LOOK_SECONDS if self._parts.holds() else _IDLE_SECONDS)
+        if self._finished():
+            self._refill(_OWING_SECONDS)
+        else:
+            self._rest(LOOK_SECONDS if self._parts.holds() else _IDLE_SECONDS)
         if self._link.waits:
             self._wait_for_others()
             self._parts.leaving.wait(LOOK_SECONDS)
+
+    def _rest(self, seconds: float) -> None:
+        """Wait so long for a task; not while a copy is due, made between two steps."""
+        parts = self._parts
+        until = parts.shows.clock() + seconds
+        while not (parts.copies() or parts.stream.ended or parts.leaving.is_set()):
+            left = until - parts.shows.clock()
+            if left <= 0 or self._refill(min(left, LOOK_SECONDS)):
+                return
 
     def _apply(self, order: Apply | Follow) -> None:
         plan, (summed,) = StepPlan.decoded(order.plan), order.parts
@@ -295,27 +310,32 @@ class GroupLoop:
         for lease_id in list(self._position.work.tasks):
             self._parts.stream.forget(lease_id)
 
-    def _refill(self, seconds: float) -> None:
+    def _refill(self, seconds: float) -> bool:
         """Take tasks over from the stream; do those that are not of training.
+
+        Returns whether there were any, or are enough.
 
         Of these the next one is waited for, also while the master is away, so that all
         tasks of an evaluation see the same values, and the best model is the one that
         was measured.
         """
         parts = self._parts
-        beside = False
+        beside = came = False
         while beside or self._needs_tasks():
-            loaded = parts.stream.next(seconds)
+            loaded = parts.stream.next(seconds, in_round=beside)
             if loaded is None:
                 if not (beside and self._more_comes()):
-                    return
-            elif loaded.task.type == TaskType.TRAINING:
+                    return came
+                continue
+            came = True
+            if loaded.task.type == TaskType.TRAINING:
                 self._admit(loaded.task)
                 seconds, beside = 0.0, False
             else:
                 self._beside.do(loaded, self._position.work.version)
                 self._position.digests.due()
                 seconds, beside = _BESIDE_SECONDS, True
+        return True
 
     def _more_comes(self) -> bool:
         """Whether the next task beside training is still to be waited for."""
@@ -351,10 +371,9 @@ class GroupLoop:
         """
         if not self._link.leads:
             return
+        safe, reports = self._finished(), []
         with self._position.lock:
             work = self._position.work
-            safe = [t for t in work.finished() if not work.totals[t.lease_id].reported]
-            reports = []
             for task in safe:
                 totals = work.totals[task.lease_id]
                 bad = self._bad_of(task, totals)
@@ -365,6 +384,12 @@ class GroupLoop:
             self._reported.append(report.lease_id)
             self._parts.shows.metrics.bad_records.inc(len(report.bad_records))
             self._parts.stream.report(report, can_wait=True)
+
+    def _finished(self) -> list[GroupTask]:
+        """Return the tasks that are trained and not reported yet."""
+        with self._position.lock:
+            work = self._position.work
+            return [t for t in work.finished() if not work.totals[t.lease_id].reported]
 
     def _bad_of(
         self, task: GroupTask, totals: Totals

@@ -56,6 +56,7 @@ class GroupParts:
     between_steps: Callable[[int, Mapping[int, int]], bool]
     # The job stops, and its last checkpoint is copied: no step is made any more.
     holds: Callable[[], bool]
+    copies: Callable[[], bool]  # a checkpoint is wanted of which there is no copy yet
     describe: Callable[[str, BaseException], str]
     orders: Orders
     leaving: threading.Event

@@ -327,9 +327,9 @@ class LocalCheckpoints:
 
         Returns whether one was.
         """
-        request = self._wanted()
-        if not request.id or request.id == self._taken:
+        if not self.due:
             return False
+        request = self._wanted()
         self.finish()
         self._taken = request.id
         done = SnapshotDone(id=request.id, version=version, applied=dict(applied))
@@ -341,6 +341,11 @@ class LocalCheckpoints:
         )
         self._thread.start()
         return True
+
+    @property
+    def due(self) -> bool:
+        """Whether a checkpoint is wanted of which no copy is made yet."""
+        return self._wanted().id not in ("", self._taken)
 
     @property
     def holds(self) -> bool:

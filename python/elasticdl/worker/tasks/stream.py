@@ -112,6 +112,7 @@ class TaskStream:
         self._loading = 0  # leased, not read yet
         self._reading = 0  # the lease whose records are being read
         self._steps_wait = False
+        self._calls = self._steps_wait_since = 0  # begun; and when steps waited last
         self._finished = False
         self._away = False
         self._draining = False
@@ -160,15 +161,23 @@ class TaskStream:
         """Whether an evaluation goes on, by the master's last answer."""
         return self._steps_wait
 
-    def next(self, seconds: float, *, reading: int = 0) -> LoadedTask | None:
+    def next(
+        self, seconds: float, *, reading: int = 0, in_round: bool = False
+    ) -> LoadedTask | None:
         """Wait for a task; None if none came in time or none will come.
 
-        None too as soon as something else is `reading` than the caller knows of.
+        None too as soon as something else is `reading` than the caller knows of, and
+        with `in_round` as soon as no evaluation has steps wait any more.
         """
         with self._changed:
             asked = self._clock()
             self._changed.wait_for(
-                lambda: bool(self._ready) or self.ended or self._reading != reading,
+                lambda: (
+                    bool(self._ready)
+                    or self.ended
+                    or self._reading != reading
+                    or (in_round and not self._steps_wait)
+                ),
                 seconds,
             )
             if not self._ready:
@@ -398,6 +407,9 @@ class TaskStream:
             resumes=self._goes_on is not None,
             held=tuple(self.held) if self._goes_on is not None else (),
         )
+        with self._changed:
+            self._calls += 1
+            number = self._calls
         try:
             reply = self._lease(request)
         except FencedError as error:
@@ -419,12 +431,20 @@ class TaskStream:
             log.info("Master reached again")
         with self._changed:
             self._outbox.acknowledge(reports)
-            self._steps_wait = reply.steps_wait
+            self._take_word(number, reply.steps_wait)
             self._changed.notify_all()
         for result in reply.results:
             if not result.accepted:
                 log.info("lease %d had moved on: %s", result.lease_id, result.reason)
         return reply
+
+    def _take_word(self, number: int, steps_wait: bool) -> None:
+        """Note whether steps wait, by the answer to the call of this number."""
+        if steps_wait:
+            self._steps_wait, self._steps_wait_since = True, self._calls
+        elif number > self._steps_wait_since:
+            # Else it may be of before the evaluation that another answer told of.
+            self._steps_wait = False
 
 
 def with_trace(message: str, error: BaseException) -> str:

@@ -192,6 +192,32 @@ def test_steps_wait_from_the_task_on_with_which_the_master_says_so(stream):
     assert not one.steps_wait
 
 
+def test_who_waits_within_an_evaluation_hears_at_once_that_it_is_over(stream):
+    master = Master([beside(50, TaskType.EVALUATION)])
+    master.leased = 1  # not all of the job: it goes on
+    master.steps_wait = True
+    one = stream(master)
+    loaded = take(one)
+    one.report(done(loaded))
+    assert one.next(SECONDS, in_round=True) is None
+    assert not one.steps_wait
+    assert not one.ended
+
+
+def test_an_older_answer_does_not_say_that_steps_go_on(stream):
+    """It was on its way when the evaluation began that another one tells of."""
+    one = stream(Master([task(0)]))
+    take(one)
+    with one._changed:
+        one._calls = 7
+        one._take_word(7, True)
+        one._take_word(6, False)
+        assert one.steps_wait
+        one._calls = 8
+        one._take_word(8, False)
+        assert not one.steps_wait
+
+
 def test_short_tasks_are_leased_and_reported_several_in_a_call(stream):
     master, clock = Master([task(i) for i in range(200)]), Clock()
     one = stream(master, far_ahead=True, clock=clock)
