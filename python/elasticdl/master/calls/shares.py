@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from elasticdl.master.model.evaluation_rounds import Round
+from elasticdl.master.model.evaluation_round import Round
 from elasticdl.master.tasks.queue import TaskQueue
 
 

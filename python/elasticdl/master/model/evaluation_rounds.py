@@ -18,7 +18,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from elasticdl.data.reader import Shard
 from elasticdl.job.heartbeats import SnapshotDone, SnapshotRequest
@@ -30,7 +30,6 @@ from elasticdl.job.tasks import (
     Task,
     TaskReport,
     TaskType,
-    Ticket,
 )
 from elasticdl.master.happenings import Evaluated
 from elasticdl.master.model import evaluation
@@ -41,7 +40,8 @@ from elasticdl.master.model.callbacks import (
     ScaleLearningRate,
 )
 from elasticdl.master.model.checkpoint_identity import point
-from elasticdl.master.model.evaluation import EvaluationSchedule, MetricSums
+from elasticdl.master.model.evaluation import EvaluationSchedule
+from elasticdl.master.model.evaluation_round import Round
 from elasticdl.master.model.kept_models import KeptModels
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
@@ -49,69 +49,6 @@ from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Round:
-    """The round in progress."""
-
-    number: int
-    why: str
-    since: float
-    epochs_done: int
-    version: int
-    snapshot: str = ""
-    pinned: dict[int, SnapshotDone] = field(default_factory=dict)
-    started: bool = False
-    left: int = 0
-    sums: MetricSums = field(default_factory=MetricSums)
-    point: str = ""  # of training, when it was opened
-    result: EvaluationResult | None = None  # while its model is being written
-    aside: tuple[ExportTarget, ...] = ()  # what for
-    writing: int = 0  # how many of these are not written yet
-    actions: list[Action] = field(default_factory=list)  # once that is done
-
-    def pin(self, snapshot: str) -> None:
-        """Ask for a snapshot of this name."""
-        self.snapshot = snapshot
-
-    def pinned_by(self, index: int, done: SnapshotDone) -> None:
-        """Note that a replica pinned its part; the first one names the version."""
-        self.pinned[index] = done
-        if index == 0:
-            self.version = done.version
-
-    def start(self, *, tasks: int) -> None:
-        """Note that the round's tasks are leased from now on."""
-        self.started, self.left = True, tasks
-
-    def evaluated_by(self, version: int) -> None:
-        """Note that a worker evaluated its own model, of this version."""
-        self.version = max(self.version, version)
-
-    def task_done(self) -> bool:
-        """Count a finished task; return whether it was the last."""
-        self.left -= 1
-        return self.left == 0
-
-    def act_later(self, actions: list[Action]) -> None:
-        """Carry these actions out when the round is over."""
-        self.actions = actions
-
-    def keep(self, result: EvaluationResult, aside: tuple[ExportTarget, ...]) -> None:
-        """Note that the round's model is being written aside, once for each target."""
-        self.result, self.aside, self.writing = result, aside, len(aside)
-
-    def written(self) -> bool:
-        """Count a model that was written; return whether it was the last."""
-        self.writing -= 1
-        return self.writing == 0
-
-    @property
-    def ticket(self) -> Ticket | None:
-        """The ticket of the pinned version in sync mode, once PS 0 sent it."""
-        first = self.pinned.get(0)
-        return first.ticket if first else None
 
 
 class Rounds:
@@ -383,6 +320,8 @@ class Rounds:
             self.kept.moved(task)
         elif current is None or task.round != current.number:
             return
+        elif task.type != TaskType.SUMMARIZE and not self._fits(current, report):
+            self.abort()
         elif task.type == TaskType.EVALUATION:
             self._evaluated(current, task, report)
         elif task.type == TaskType.SUMMARIZE:
@@ -390,11 +329,23 @@ class Rounds:
         elif current.result is not None and current.written():
             self._complete(current, current.result)
 
+    def _fits(self, current: Round, report: TaskReport) -> bool:
+        """Whether a worker had the same version as others that did tasks of the round.
+
+        Who leads a group after one that was lost first trains what that one had leased.
+        """
+        if self._pins or current.done_with(report.model_version):
+            return True
+        log.warning(
+            "evaluation put off: it began on version %d, and another worker has %d",
+            current.own_version,
+            report.model_version,
+        )
+        return False
+
     def _evaluated(self, current: Round, task: Task, report: TaskReport) -> None:
         records = report.records or task.end - task.start
         current.sums.add(report.state, records=records)
-        if not self._pins:
-            current.evaluated_by(report.model_version)
         if current.task_done():
             summary = self._task(current, TaskType.SUMMARIZE)
             self._side.add(replace(summary, state=current.sums.state()))
@@ -460,7 +411,7 @@ class Rounds:
         self._signals.work()  # tasks may have waited for it
 
     def abort(self) -> None:
-        """Abort the round: its snapshot is lost with a PS. It opens again later."""
+        """Abort the round: the model that it began on is lost. It opens again later."""
         current = self.current
         if current is None:
             return

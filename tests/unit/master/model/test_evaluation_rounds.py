@@ -190,6 +190,26 @@ def test_results_of_an_undone_course_count_no_more(ledger, tmp_path) -> None:
     assert restarted.actions == []
 
 
+def test_a_round_that_another_version_goes_on_with_begins_again(ledger) -> None:
+    """A group's next leader first trains what the one before it had leased."""
+    course = Course(ledger, BEST_MODEL)
+    shards = [Shard("v.csv", 0, 8), Shard("w.csv", 0, 8)]
+    course.rounds.begin(shards, course.rounds.callbacks, course.actions.append)
+    course.rounds.open("test", version=4, epochs_done=0, now=0.0)
+    course.report(course.lease(), model_version=5)
+    course.report(course.lease(), model_version=6)
+    assert course.rounds.current is None
+    assert course.lease() is None
+    course.rounds.tick(version=6, epochs_done=0, now=1.0)
+    export = course.measure(0.9, version=7)
+    course.report(export, model_version=8)
+    assert course.rounds.count == 0
+    course.rounds.tick(version=8, epochs_done=0, now=1.0)
+    course.report(course.measure(0.8, version=8), model_version=8)
+    assert [result.version for result in course.rounds.results] == [8]
+    assert course.measured == [0.8]
+
+
 def test_the_last_evaluation_is_of_all_that_was_trained(ledger) -> None:
     ledger.open_plan(
         QueuePlan((Shard("t.csv", 0, 16),), batch_size=8, batches_per_task=1)
