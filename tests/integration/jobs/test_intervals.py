@@ -1,5 +1,7 @@
 """Intervals in steps are kept where steps are short, whatever the heartbeat."""
 
+import re
+
 import pytest
 
 STRATEGIES = {
@@ -60,3 +62,48 @@ def test_no_evaluation_keeps_a_group_waiting_for_what_nobody_says(job, unhurried
     report = one.finish()
     assert report.version >= 180
     assert one.log_text("master", 0).count("Evaluation metrics") >= 9
+
+
+# The last copy takes two seconds to write; what members said meanwhile is counted.
+SLOW_COPY = """
+
+import logging, time
+from elasticdl.worker.group.loop import GroupLoop
+from elasticdl.worker.local.checkpoint import LocalCheckpoints
+
+idles, idle, write = [], GroupLoop._idle, LocalCheckpoints._write
+
+def counted(self):
+    idles.append(1)
+    idle(self)
+
+def slow(self, *args):
+    before = len(idles)
+    if self.holds:
+        time.sleep(2)
+        logging.getLogger("elasticdl").info("idle %d times", len(idles) - before)
+    write(self, *args)
+
+GroupLoop._idle, LocalCheckpoints._write = counted, slow
+"""
+
+
+def test_a_group_that_stops_waits_for_its_last_checkpoint_without_a_word(
+    job, unhurried
+):
+    """It said thousands a second, on the CPU that was to write the checkpoint."""
+    model = unhurried(0.0)
+    model["files"]["net.py"] += SLOW_COPY
+    one = job(
+        "held",
+        strategy="allReduce",
+        model=model,
+        training={"epochs": 5000, "batchesPerTask": 1000},
+        checkpoint={"everySeconds": 0},
+        worker={"replicas": 1},
+    )
+    one.wait_for_step(20)
+    one.interrupt()
+    one.wait_for_exit()
+    (times,) = re.findall(r"idle (\d+) times", one.log_text("worker", 0))
+    assert int(times) < 100

@@ -187,15 +187,20 @@ class GroupLoop:
             self._stepping.compute(share, ready)
 
     def _idle(self) -> None:
-        """Wait for what a step needs: a task, or more members."""
+        """Wait for what a step needs: a task, or more members.
+
+        There may be tasks enough while no step is made: members that are too few, or
+        whose last checkpoint is written, do not exchange words all the time.
+        """
         self._wait_for_others()
-        if self._finished():
+        owes, holds = bool(self._finished()), self._parts.holds()
+        if owes:
             self._refill(_OWING_SECONDS)
-        else:
-            self._rest(LOOK_SECONDS if self._parts.holds() else _IDLE_SECONDS)
-        if self._link.waits:
+        elif not holds:
+            self._rest(_IDLE_SECONDS)
+        if self._link.waits or holds:
             self._wait_for_others()
-            self._parts.leaving.wait(LOOK_SECONDS)
+            self._parts.leaving.wait(_OWING_SECONDS if owes else LOOK_SECONDS)
 
     def _rest(self, seconds: float) -> None:
         """Wait so long for a task; not while a copy is due, made between two steps."""
