@@ -112,7 +112,11 @@ class Heartbeat:
         with self._changed:
             self._snapshots = [s for s in self._snapshots if s.id != done.id] + [done]
         if done.file or done.error:
-            self._held.withdraw()
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Send the next heartbeat now: the master waits for what it tells."""
+        self._held.withdraw()
 
     def learn_view(self, view: PsView) -> None:
         """Take a view that arrived by another call, if it is newer."""

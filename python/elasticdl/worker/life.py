@@ -174,6 +174,7 @@ class WorkerLife:
     def join_group(self, link: SaysOfGroup) -> None:
         """Say of a group what this link says, and tell it of rounds, from now on."""
         self._group = link
+        self.heartbeat.hurry()  # no round begins before the master knows of it
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Report and lease, with the PS versions that contain what is reported.
