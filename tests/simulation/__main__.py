@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from tests.simulation import importing
 
@@ -101,6 +102,12 @@ def main() -> int:
         from elasticdl.master.model.evaluation_rounds import Rounds
 
         Rounds.stops_training = property(lambda _: False)
+
+        def fits(_rounds: Any, current: Any, report: Any) -> bool:
+            current.done_with(report.model_version)
+            return True  # nor does the master compare the versions of a round's tasks
+
+        Rounds._fits = fits  # type: ignore[method-assign]
     only = tuple(filter(None, options.only.split(",")))
     began, failed, simulated = time.perf_counter(), [], 0.0
     known: dict[str, list[int]] = {}
