@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sys
 
-_STOPPED = 130  # errors.ExitCode.STOPPED, which is not imported yet
-
 
 def run() -> None:
     """Run the command of this process's arguments; leave with its exit code."""
@@ -18,5 +16,7 @@ def run() -> None:
 
         run_command()
     except KeyboardInterrupt:
+        from elasticdl.errors import ExitCode
+
         print("stopped before the command began", file=sys.stderr)
-        sys.exit(_STOPPED)
+        sys.exit(ExitCode.STOPPED)

@@ -95,7 +95,6 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding
             clock=clock,
         ),
         seconds=patience,
-        clock=clock,
     )
     master = assemble(
         spec,
@@ -112,7 +111,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding
         ledger.record(facts.LaunchFact(of=start.launch))
     await ledger.commit()
     _call_on_signals(lambda: start.on_signal(master))
-    patiently(lambda: start.attend(master), seconds=patience, clock=clock)
+    patiently(lambda: start.attend(master), seconds=patience)
     add_master(master.servicer, server)
     if authority is not None:
         # Imported late: on one machine nobody needs its libraries.

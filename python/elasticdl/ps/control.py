@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +29,7 @@ from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.snapshots import WantedSnapshot
 from elasticdl.ps.traffic import Usage
 from elasticdl.ps.updater import Control
-from elasticdl.rpc.held_call import LEAST_SECONDS, HeldCall
+from elasticdl.rpc.held_call import HeldCall
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.retry import is_transient, retry
 
@@ -201,7 +200,6 @@ class ControlLoop:
         ).start()
 
     def _beat(self) -> None:
-        began = time.monotonic()
         self._held.begins()
         figures = self._server.figures()
         self._held.tells(figures.version)
@@ -221,7 +219,7 @@ class ControlLoop:
             self._register()
             return
         if reply is None:  # withdrawn: there is news
-            self._stop.wait(began + LEAST_SECONDS - time.monotonic())
+            self._stop.wait(self._held.pause_seconds())
             return
         self._held.awaits(reply.awaited_version)
         self._obey(reply)

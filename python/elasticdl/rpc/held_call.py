@@ -12,6 +12,7 @@ after each hundred was asked for. So a caller withdraws its heartbeat and sends 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
@@ -45,11 +46,13 @@ class HeldCall:
         self._withdrawn = False
         self._awaited = 0
         self._told = 0
+        self._began = 0.0
 
     def begins(self) -> None:
         """Note that a heartbeat is being made. What is reached from now on ends it."""
         with self._lock:
             self._withdrawn = False
+        self._began = time.monotonic()
 
     def tells(self, version: int) -> None:
         """Note the version of the model that the heartbeat tells of."""
@@ -85,6 +88,10 @@ class HeldCall:
         with self._lock:
             reached = 0 < self._awaited <= self._told
         return min(usual, LEAST_SECONDS) if reached else usual
+
+    def pause_seconds(self) -> float:
+        """Return how long to wait before the next heartbeat, after a withdrawn one."""
+        return max(0.0, self._began + LEAST_SECONDS - time.monotonic())
 
     def awaits(self, version: int) -> None:
         """Note that the master waits for this version of the model; 0: for none."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable
 
 from elasticdl.errors import FencedError, RpcError
@@ -21,7 +20,7 @@ from elasticdl.job.heartbeats import (
     WorkerReport,
 )
 from elasticdl.job.tasks import ReplicaId
-from elasticdl.rpc.held_call import LEAST_SECONDS, HeldCall
+from elasticdl.rpc.held_call import HeldCall
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +135,6 @@ class Heartbeat:
     def _run(self) -> None:
         wait = self._seconds / 8
         while not self._stop.is_set():
-            began = time.monotonic()
             self._held.begins()
             status = self._status(list(self._snapshots))
             self._held.tells(status.model_version)
@@ -160,7 +158,7 @@ class Heartbeat:
                 wait = min(wait * 2, MOST_WAIT_SECONDS)
                 continue
             if reply is None:  # withdrawn: there is news
-                self._stop.wait(began + LEAST_SECONDS - time.monotonic())
+                self._stop.wait(self._held.pause_seconds())
                 continue
             wait = self._seconds / 8
             self._held.awaits(reply.awaited_version)

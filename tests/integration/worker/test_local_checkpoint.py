@@ -46,6 +46,20 @@ def saved(module, version, folder, rate=None):
     return folder
 
 
+def test_a_request_that_the_next_answer_drops_is_no_checkpoint_without_a_name(
+    definition, tmp_path
+):
+    """The heartbeat's thread brings answers at any moment."""
+    told = []
+    orders = iter([LocalSnapshot(id="ckpt-1", dir=str(tmp_path)), LocalSnapshot()])
+    checkpoints = LocalCheckpoints(
+        state_of(definition()), wanted=lambda: next(orders), tell=told.append
+    )
+    checkpoints.between_steps(3, {})
+    checkpoints.finish()
+    assert {done.id for done in told} == {"ckpt-1"}
+
+
 def test_a_worker_of_a_job_that_stops_makes_no_step_after_its_last_copy(
     definition, tmp_path
 ):

@@ -327,9 +327,9 @@ class LocalCheckpoints:
 
         Returns whether one was.
         """
-        if not self.due:
+        request = self._wanted()  # once: the next answer may name none
+        if not self._is_due(request):
             return False
-        request = self._wanted()
         self.finish()
         self._taken = request.id
         done = SnapshotDone(id=request.id, version=version, applied=dict(applied))
@@ -345,7 +345,10 @@ class LocalCheckpoints:
     @property
     def due(self) -> bool:
         """Whether a checkpoint is wanted of which no copy is made yet."""
-        return self._wanted().id not in ("", self._taken)
+        return self._is_due(self._wanted())
+
+    def _is_due(self, request: LocalSnapshot) -> bool:
+        return request.id not in ("", self._taken)
 
     @property
     def holds(self) -> bool:
