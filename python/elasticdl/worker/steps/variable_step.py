@@ -15,6 +15,7 @@ import tensorflow as tf
 from elasticdl.errors import UserCodeError
 from elasticdl.model.state import non_trainable
 from elasticdl.tensor.placement import GradientKind
+from elasticdl.worker.steps.fused_update import fuse
 from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.steps.packing import Arena
 from elasticdl.worker.steps.step import (
@@ -62,8 +63,10 @@ class VariableStep:
         self._scale = scale
         self.variables = list(definition.model.trainable_variables)
         self._frozen = [v.variable for v in non_trainable(definition.model).frozen]
-        if optimizer is not None and not optimizer.built:
-            optimizer.build(self.variables)
+        if optimizer is not None:
+            fuse(optimizer, self.variables)
+            if not optimizer.built:
+                optimizer.build(self.variables)
         self._traced = Traced(self._compute, jit=definition.jit_compile)
         self._kinds: list[GradientKind] = []
 
