@@ -25,6 +25,12 @@ from numpy.typing import NDArray
 
 from elasticdl.collective import wire
 from elasticdl.collective.encoding import Encoding
+from elasticdl.collective.lent_vectors import (
+    CACHE_LINE,
+    Reader,
+    Vectors,
+    aligned_zeros,
+)
 from elasticdl.collective.messages import (
     Copy,
     Finished,
@@ -40,7 +46,6 @@ from elasticdl.collective.messages import (
 from elasticdl.errors import RpcError
 
 Floats = NDArray[np.float32]
-CACHE_LINE = 64  # bytes; TensorFlow takes an array that begins at one uncopied
 _ALIGNED = CACHE_LINE // 4  # floats: parts begin at cache lines
 _COPY = struct.Struct("!QQQ")
 _NUMBER = np.dtype(">u8")  # of a member
@@ -56,6 +61,7 @@ class RoundMemory:
         pieces: What others send, by member and own part.
         result: The reduced gradient.
         raw: Encoded values, by the member that sends them.
+        lent: Reads what others lend.
     """
 
     round: Round
@@ -63,6 +69,7 @@ class RoundMemory:
     pieces: dict[tuple[int, int], Floats]
     result: Floats
     raw: dict[int, bytearray] = field(default_factory=dict)
+    lent: Reader = field(default_factory=Reader)
 
     def piece(self, member: int, head: wire.Head) -> Floats:
         """Return where a member's piece goes. Raises RpcError for none of mine."""
@@ -85,15 +92,25 @@ class Buffers:
     """Vectors of one size; those of a round are made by `enter`."""
 
     def __init__(
-        self, me: int, ends: Sequence[int], encoding: Encoding, most_state_bytes: int
+        self,
+        me: int,
+        ends: Sequence[int],
+        encoding: Encoding,
+        most_state_bytes: int,
+        vectors: Vectors | None = None,
     ) -> None:
-        """Take the own number, where the vector's buckets end, and a state's limit."""
+        """Take the own number, where the vector's buckets end, and a state's limit.
+
+        `vectors` makes those that are received into and summed in.
+        """
         self._me = me
         self._ends = tuple(ends)
         self.num_buckets = len(self._ends)
         self._encoding = encoding
         self._most_state_bytes = most_state_bytes
-        result = _zeros(self._ends[-1])
+        self._vectors = vectors or Vectors()
+        self._adding: int | None = None  # the step whose sum is made
+        result = self._vectors.new(self._ends[-1])
         self._memory = RoundMemory(Round(0, (), ()), [], {}, result)
         # The last step and its sum, until the next one is made.
         self._before: tuple[int, Floats] | None = None
@@ -113,7 +130,7 @@ class Buffers:
         if again is not None:
             if self._before is None or self._before[0] != again - 1:
                 self._before = again - 1, result
-            result = _zeros(len(result))
+            result = self._vectors.new(len(result))
         members = entered.members
         bounds = part_bounds(self._ends, len(members))
         pieces = {
@@ -145,8 +162,11 @@ class Buffers:
             return self._before[1]
         return self._memory.result
 
-    def add(self, part: int, pieces: tuple[Floats, ...]) -> Floats:
+    def add(self, step: int, part: int, pieces: tuple[Floats, ...]) -> Floats:
         """Return the sum of all members' pieces of a part, as all will have it."""
+        if self._adding != step:
+            self._adding = step
+            self._vectors.rewrite(self._memory.result)
         begin, end = self._memory.bounds[part]
         total = self._memory.result[begin:end]
         if len(pieces) == 1:
@@ -158,10 +178,18 @@ class Buffers:
         self._encoding.round(total, begin)
         return total
 
+    def num_bytes(self, message: Piece | Reduced) -> int:
+        """Return the bytes of a message's values, on the way or in lent memory."""
+        begin, end = self._memory.bounds[message.part]
+        return self._encoding.num_bytes(begin, end - begin)
+
     # -- frames ------------------------------------------------------------------------
 
-    def frame(self, message: Message) -> list[wire.Buffer]:
-        """Return a message as a frame of the round."""
+    def frame(self, message: Message, *, lends: bool = False) -> list[wire.Buffer]:
+        """Return a message as a frame of the round.
+
+        `lends`: its receiver can read vectors where they are.
+        """
         number = self.round.number
         match message:
             case Hello(version, copy):
@@ -193,13 +221,27 @@ class Buffers:
                 return wire.frame(
                     wire.Kind.SNAPSHOT, number, step=version, data=list(state)
                 )
-            case Piece(step, part, data) | Reduced(step, part, data):
-                begin, _ = self._memory.bounds[part]
-                kind = wire.Kind.PIECE
-                if isinstance(message, Reduced):
-                    kind = wire.Kind.REDUCED
-                values = list(self._encoding.encoded(data, begin))
-                return wire.frame(kind, number, step=step, part=part, data=values)
+            case Piece() | Reduced():
+                return self._values_frame(message, lends=lends)
+
+    def _values_frame(
+        self, message: Piece | Reduced, *, lends: bool
+    ) -> list[wire.Buffer]:
+        kind = wire.Kind.REDUCED if isinstance(message, Reduced) else wire.Kind.PIECE
+        place, values = b"", []
+        if lends and self._encoding.is_plain:
+            place = self._vectors.place(message.data)
+        if not place:
+            begin, _ = self._memory.bounds[message.part]
+            values = self._encoding.encoded(message.data, begin)
+        return wire.frame(
+            kind,
+            self.round.number,
+            step=message.step,
+            part=message.part,
+            meta=place,
+            data=values,
+        )
 
     def read(
         self,
@@ -226,7 +268,7 @@ class Buffers:
             case wire.Kind.FINISHED:
                 return Finished(step)
             case wire.Kind.PIECE | wire.Kind.REDUCED:
-                return self._read_part(memory, member, connection, head)
+                return self._read_part(memory, member, connection, head, meta)
 
     def _read_part(
         self,
@@ -234,21 +276,28 @@ class Buffers:
         member: int,
         connection: socket.socket,
         head: wire.Head,
+        place: bytes,
     ) -> Piece | Reduced:
-        if head.kind is wire.Kind.PIECE:
-            piece = memory.piece(member, head)
-            self._read_values(memory, member, connection, head, piece)
-            return Piece(head.step, head.part, piece)
-        begin, end = memory.part_of(member, head)
-        part = memory.result[begin:end]
-        self._read_values(memory, member, connection, head, part)
+        is_piece = head.kind is wire.Kind.PIECE
+        if is_piece:
+            part = memory.piece(member, head)
+        else:
+            begin, end = memory.part_of(member, head)
+            part = memory.result[begin:end]
+        if place:
+            _expect(head, 0)
+            memory.lent.read(place, part)
+        else:
+            self._read_values(memory, member, connection, head, part)
+        if is_piece:
+            return Piece(head.step, head.part, part)
         return Reduced(head.step, head.part, part)
 
     def read_hand_over(
         self, connection: socket.socket, head: wire.Head, meta: bytes
     ) -> HandOver:
         """Read the sum of a step, into memory of its own: several may wait."""
-        whole = _zeros(len(self._memory.result))
+        whole = aligned_zeros(len(self._memory.result))
         _expect(head, whole.nbytes)
         wire.read_into(connection, _bytes(whole))
         plan, members = decoded_plan(meta)
@@ -283,13 +332,6 @@ class Buffers:
         raw = memoryview(kept)[: head.data_bytes]
         wire.read_into(connection, raw)
         self._encoding.decode(raw, begin, out)
-
-
-def _zeros(size: int) -> Floats:
-    """Return a vector that begins at a cache line."""
-    raw = np.zeros(size + _ALIGNED, np.float32)
-    begin = -raw.ctypes.data // raw.itemsize % _ALIGNED
-    return raw[begin : begin + size]
 
 
 def part_bounds(ends: Sequence[int], members: int) -> list[tuple[int, int]]:

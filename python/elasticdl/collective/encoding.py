@@ -42,6 +42,11 @@ class Encoding:
         self._form = compression
         self._rounded = 0 if compression is Compression.NONE else rounded
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether values travel as they are."""
+        return not self._rounded
+
     def num_bytes(self, begin: int, length: int) -> int:
         """Return the bytes of a range."""
         half = self._num_half(begin, length)

@@ -97,7 +97,8 @@ class Group:
         self._me = me
         self._door = door
         self._lock = threading.RLock()
-        self._buffers = Buffers(me, ends, encoding or Encoding(), most_state_bytes)
+        how = encoding or Encoding()
+        self._buffers = Buffers(me, ends, how, most_state_bytes, door.vectors)
         self._wake = threading.Condition(self._lock)
         self._sponsoring = Sponsoring(
             self._wake,
@@ -409,7 +410,7 @@ class Group:
         entered = self._participant.round
         if entered is None:
             return
-        total = self._buffers.add(part, pieces)
+        total = self._buffers.add(step, part, pieces)
         self._carry_out(self._participant.added(step, entered.number, part, total))
 
     # -- newcomers ---------------------------------------------------------------------
@@ -478,10 +479,9 @@ class Group:
             return
         if isinstance(message, Header) and message.plan is None:
             message = replace(message, word=self._word())
-        frame = self._buffers.frame(message)
         if isinstance(message, Piece | Reduced):
-            self.sent_bytes += sum(memoryview(part).nbytes for part in frame[1:])
-        links.send(to, frame)
+            self.sent_bytes += self._buffers.num_bytes(message)
+        links.send(to, self._buffers.frame(message, lends=links.reads_lent(to)))
 
     def _on_frame(
         self,

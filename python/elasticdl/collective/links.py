@@ -24,6 +24,7 @@ from functools import partial
 from typing import Protocol
 
 from elasticdl.collective import wire
+from elasticdl.collective.lent_vectors import Vectors, can_read
 from elasticdl.errors import RpcError
 from elasticdl.job.context import split_address
 
@@ -66,12 +67,14 @@ class Door:
         port: 0 is any free one.
         token: The job's.
         encryption: None: connections are in the clear.
+        vectors: Those that members on this machine may read.
     """
 
     token: str = field(repr=False)
     host: str = "127.0.0.1"
     port: int = 0
     encryption: Encryption | None = None
+    vectors: Vectors = field(default_factory=Vectors)
 
 
 Serve = Callable[[socket.socket, int], None]  # a connection, the newcomer's number
@@ -164,7 +167,7 @@ class Listener:
         connection.settimeout(_GREETING_SECONDS)
         try:
             connection, member = _encrypted(connection, self._door, accepted=True)
-            greeting = wire.greeted(connection, self._door.token)
+            greeting = wire.greeted(connection, self._door.token, can_read)
             if member not in (None, greeting.sender):
                 raise RpcError(f"member {member} says that it is {greeting.sender}")
         except RpcError as error:
@@ -203,9 +206,17 @@ def _listening(host: str, port: int) -> socket.socket:
     return socket.create_server(("0.0.0.0", port), backlog=128)
 
 
+@dataclass(frozen=True)
+class Outgoing:
+    """A connection that another member accepted, and whether it reads lent vectors."""
+
+    connection: socket.socket
+    reads_lent: bool
+
+
 def connect(
     address: str, greeting: wire.Greeting, door: Door, *, go_on: Callable[[], bool]
-) -> socket.socket:
+) -> Outgoing:
     """Return a connection to a member, tried while `go_on` says so. Raises RpcError."""
     while True:
         try:
@@ -218,7 +229,7 @@ def connect(
         time.sleep(_RETRY_SECONDS)
 
 
-def _connected(address: str, greeting: wire.Greeting, door: Door) -> socket.socket:
+def _connected(address: str, greeting: wire.Greeting, door: Door) -> Outgoing:
     connection = socket.create_connection(
         split_address(address), timeout=_GREETING_SECONDS
     )
@@ -226,11 +237,12 @@ def _connected(address: str, greeting: wire.Greeting, door: Door) -> socket.sock
         connection, member = _encrypted(connection, door, accepted=False)
         if member not in (None, greeting.receiver):
             raise RpcError(f"{address} is the address of member {member}")
-        wire.greet(connection, greeting, door.token)
+        offer = b"" if door.encryption else door.vectors.offer(connection)
+        reads_lent = wire.greet(connection, greeting, door.token, offer)
     except BaseException:
         connection.close()
         raise
-    return connection
+    return Outgoing(connection, reads_lent)
 
 
 def _encrypted(
@@ -250,7 +262,7 @@ class Links:
 
     def __init__(
         self,
-        outgoing: Mapping[int, socket.socket],
+        outgoing: Mapping[int, Outgoing],
         incoming: Mapping[int, socket.socket],
         *,
         on_lost: Callable[[int, str], None],
@@ -262,7 +274,8 @@ class Links:
             incoming: From each member, which made them.
             on_lost: Called with a member when a connection with it broke, and why.
         """
-        self._outgoing = dict(outgoing)
+        self._outgoing = {member: to.connection for member, to in outgoing.items()}
+        self._reads = {member for member, to in outgoing.items() if to.reads_lent}
         self._incoming = dict(incoming)
         self._on_lost = on_lost
         self._queues: dict[int, queue.SimpleQueue[Sequence[wire.Buffer] | None]] = {
@@ -292,6 +305,10 @@ class Links:
     def send(self, member: int, buffers: Sequence[wire.Buffer]) -> None:
         """Send a frame after those before; returns at once."""
         self._queues[member].put(buffers)
+
+    def reads_lent(self, member: int) -> bool:
+        """Whether a member can read the own vectors where they are."""
+        return member in self._reads
 
     def shut(self) -> None:
         """End all connections; returns at once: a thread may still be reading."""

@@ -173,7 +173,8 @@ class Listening:
         greeting = wire.Greeting(
             sponsor.round, self._me, sponsor.number, wire.Purpose.LISTEN
         )
-        connection = connect(sponsor.address, greeting, self._door, go_on=lambda: False)
+        found = connect(sponsor.address, greeting, self._door, go_on=lambda: False)
+        connection = found.connection
         with connection:
             tune(connection)
             with self._lock:

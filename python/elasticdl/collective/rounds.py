@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from elasticdl.collective import wire
-from elasticdl.collective.links import Door, Links, Listener, connect
+from elasticdl.collective.links import Door, Links, Listener, Outgoing, connect
 from elasticdl.collective.messages import Round
 from elasticdl.errors import RpcError
 
 _ROUND_SECONDS = 5.0  # until all members of a round have to be connected
-_Connections = dict[int, socket.socket]
+_Connections = tuple[dict[int, Outgoing], dict[int, socket.socket]]
 
 
 class RoundLinks:
@@ -86,7 +86,7 @@ def connect_all(
     listener: Listener,
     *,
     go_on: Callable[[], bool],
-) -> tuple[_Connections, _Connections]:
+) -> _Connections:
     """Return a connection to each other member, and one from each.
 
     All members try the others in the same order, so that all of them name the same one
@@ -99,8 +99,8 @@ def connect_all(
 
     listener.drop_before(wanted.number)
     others = [member for member in wanted.members if member != me]
-    outgoing: _Connections = {}
-    incoming: _Connections = {}
+    outgoing: dict[int, Outgoing] = {}
+    incoming: dict[int, socket.socket] = {}
     member = -1
     try:
         for member in others:
@@ -109,7 +109,8 @@ def connect_all(
         for member in others:
             incoming[member] = listener.take(wanted.number, member, go_on=in_time)
     except (RpcError, KeyError) as error:
-        for connection in (*outgoing.values(), *incoming.values()):
+        made = [to.connection for to in outgoing.values()]
+        for connection in (*made, *incoming.values()):
             connection.close()
         raise NotReachedError(str(error), member) from error
     return outgoing, incoming

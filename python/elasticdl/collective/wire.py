@@ -3,7 +3,8 @@
 Owns the layout of a frame and the proof that both ends have the job's token (which is
 never sent). Called by `collective.links`. Must not know who is in a round, or why.
 
-A frame is a fixed head, then `meta` (a plan), then `data` (float32 values, or a state).
+A frame is a fixed head, then `meta` (a plan, or where lent values are), then `data`
+(float32 values, or a state).
 A head of another protocol, or of more bytes than there may be, is refused before
 anything is allocated for it.
 """
@@ -15,18 +16,19 @@ import hmac
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from elasticdl.errors import RpcError
 
-PROTOCOL = 4  # raised when an older version could not read a frame
+PROTOCOL = 5  # raised when an older version could not read a frame
 MOST_META_BYTES = 16 << 20  # a plan names some thousand ranges at most
 _MAGIC = b"EDLG"
 _HEAD = struct.Struct("!4sBBQqIIQ")
 _GREETING = struct.Struct("!4sBBQII32s")
 _NONCE_BYTES = 32
+_CAN_READ, _CANNOT_READ = b"\1", b"\0"
 _AT_ONCE = 64 << 20  # TLS takes at most 2 GB
 Buffer = bytes | bytearray | memoryview
 
@@ -140,8 +142,13 @@ class Greeting:
     purpose: Purpose = Purpose.ROUND
 
 
-def greet(connection: socket.socket, greeting: Greeting, token: str) -> None:
-    """Prove the token to the other end, and have it prove it. Raises RpcError."""
+def greet(
+    connection: socket.socket, greeting: Greeting, token: str, offer: bytes = b""
+) -> bool:
+    """Prove the token to the other end, and have it prove it. Raises RpcError.
+
+    `offer` says where memory is that it could be lent; return whether it can read it.
+    """
     nonce = os.urandom(_NONCE_BYTES)
     said = _GREETING.pack(
         _MAGIC,
@@ -157,12 +164,18 @@ def greet(connection: socket.socket, greeting: Greeting, token: str) -> None:
     theirs, proof = answer[:_NONCE_BYTES], answer[_NONCE_BYTES:]
     if not hmac.compare_digest(proof, _proof(token, b"receiver", said, theirs)):
         raise RpcError("the other end does not have this job's token")
-    send(connection, [_proof(token, b"sender", said, theirs)])
+    send(
+        connection, [_proof(token, b"sender", said, theirs), bytes([len(offer)]), offer]
+    )
+    return bytes(read_bytes(connection, 1)) == _CAN_READ
 
 
-def greeted(connection: socket.socket, token: str) -> Greeting:
+def greeted(
+    connection: socket.socket, token: str, can_read: Callable[[bytes], bool]
+) -> Greeting:
     """Answer a greeting; return it once its sender has proved the token.
 
+    `can_read` takes what the sender offers to lend, and says whether it can be read.
     Raises RpcError for another protocol, or a sender without the token.
     """
     said = bytes(read_bytes(connection, _GREETING.size))
@@ -177,6 +190,9 @@ def greeted(connection: socket.socket, token: str) -> Greeting:
     proof = bytes(read_bytes(connection, _NONCE_BYTES))
     if not hmac.compare_digest(proof, _proof(token, b"sender", said, nonce)):
         raise RpcError("a peer does not have this job's token")
+    (size,) = read_bytes(connection, 1)
+    offer = bytes(read_bytes(connection, size))
+    send(connection, [_CAN_READ if can_read(offer) else _CANNOT_READ])
     return Greeting(number, sender, receiver, Purpose(purpose))
 
 

@@ -15,6 +15,7 @@ from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.group import Group
+from elasticdl.collective.lent_vectors import Vectors
 from elasticdl.collective.links import Door
 from elasticdl.errors import CheckpointError, UserCodeError
 from elasticdl.job.spec.group import ELASTIC
@@ -85,7 +86,7 @@ class Surroundings:
     shows: Shows
 
 
-def _door(life: WorkerLife) -> Door:
+def _door(life: WorkerLife, vectors: Vectors) -> Door:
     context = life.context
     identity = life.identity
     return Door(
@@ -93,6 +94,7 @@ def _door(life: WorkerLife) -> Door:
         host=context.host,
         port=context.port,
         encryption=None if identity is None else EncryptedLinks(identity),
+        vectors=vectors,
     )
 
 
@@ -159,12 +161,14 @@ class GroupMaker:
         optimizer = definition.optimizer
         skip_nan = spec.training.on_nan_loss is OnNanLoss.SKIP
         moved = self._state.moved_together
+        vectors = Vectors(lends=life.context.lends_memory)
         step = GroupStep(
             definition,
             optimizer,
             moved,
             skip_nan=skip_nan,
             taps=life.inter_op_threads > 1,
+            vectors=vectors,
         )
         with definition.code.running(TRACED):
             step.trace(around.batch.features, around.batch.labels)
@@ -214,7 +218,7 @@ class GroupMaker:
         group = Group(
             me,
             position,
-            door=_door(life),
+            door=_door(life, vectors),
             most_state_bytes=state.num_bytes + _MOST_TEXT_BYTES,
             encoding=Encoding(spec.all_reduce.compression, step.num_gradients),
             ends=step.ends,

@@ -13,6 +13,7 @@ import zlib
 
 import numpy as np
 from elasticdl.collective.group import Group
+from elasticdl.collective.lent_vectors import Vectors
 from elasticdl.collective.links import Door
 from elasticdl.collective.messages import (
     Acknowledge,
@@ -55,12 +56,16 @@ class State:
         self.slots[:] = np.frombuffer(raw, np.float32, offset=8 + 4 * size)
 
 
-def main(index: int, size: int, pause: float, host: str, slots: int) -> None:
+def main(
+    index: int, size: int, pause: float, host: str, slots: int, *, lends: bool
+) -> None:
     state = State(size, slots)
+    vectors = Vectors(lends=lends)
+    gradient = vectors.new(size)
     group = Group(
         index,
         state,
-        door=Door("secret", host),
+        door=Door("secret", host, vectors=vectors),
         most_state_bytes=1 << 30,
         ends=(size // 2, size),
     )
@@ -105,7 +110,8 @@ def main(index: int, size: int, pause: float, host: str, slots: int) -> None:
                     wait.wait(pause)
                 rank = entered.members.index(index)
                 first = int(plan)
-                gradient = np.zeros(size, np.float32)
+                vectors.rewrite(gradient)
+                gradient[:] = 0
                 for record in range(first, first + RECORDS)[
                     rank :: len(entered.members)
                 ]:
@@ -141,5 +147,12 @@ def main(index: int, size: int, pause: float, host: str, slots: int) -> None:
 
 
 if __name__ == "__main__":
-    number, floats, seconds, address, times = sys.argv[1:]
-    main(int(number), int(floats), float(seconds), address, int(times))
+    number, floats, seconds, address, times, lent = sys.argv[1:]
+    main(
+        int(number),
+        int(floats),
+        float(seconds),
+        address,
+        int(times),
+        lends=lent == "1",
+    )

@@ -40,6 +40,7 @@ class PlayedMaster:
     size: int
     pause: float = 0.0
     slots: int = 0  # of a member's optimizer, each as large as the gradient
+    lends: bool = False  # members read each other's vectors where they are
     network: Network | None = None  # else all are on loopback
     delay: float | None = None  # seconds; others reach each member through a relay
     relays: dict[int, Relay] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class PlayedMaster:
         host, prefix = "127.0.0.1", []
         if self.network:
             host, prefix = self.network.host(index), self.network.command(index)
-        arguments = [index, self.size, self.pause, host, self.slots]
+        arguments = [index, self.size, self.pause, host, self.slots, int(self.lends)]
         child = subprocess.Popen(
             [*prefix, sys.executable, str(MEMBER), *map(str, arguments)],
             stdin=subprocess.PIPE,
@@ -226,14 +227,16 @@ def settle(master: PlayedMaster, more: int = 5) -> None:
     master.run_until(settled)
 
 
-def kill_at_random(size: int, kills: int, *, seed: int) -> list[float]:
+def kill_at_random(
+    size: int, kills: int, *, seed: int, lends: bool = False
+) -> list[float]:
     """Kill the oldest, any member, or two at once, at random moments, and compare.
 
     Returns, by kill, the longest time between two steps of a member that was left.
     """
     rng = random.Random(seed)
     pauses = []
-    with PlayedMaster(size) as master:
+    with PlayedMaster(size, lends=lends) as master:
         for _ in range(4):
             master.start()
         full = lambda: master.formed and len(master.formed.round.members) == 4  # noqa: E731

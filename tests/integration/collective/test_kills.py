@@ -16,6 +16,7 @@ from tests.integration.collective.playing_master import (
 MEGABYTE = 250_000  # floats
 
 
+@pytest.mark.parametrize("lends", [False, True])
 @pytest.mark.parametrize(
     ("size", "kills"),
     [
@@ -24,9 +25,9 @@ MEGABYTE = 250_000  # floats
     ],
 )
 def test_members_killed_at_random_moments_leave_the_others_equal(
-    size: int, kills: int
+    size: int, kills: int, lends: bool
 ) -> None:
-    assert len(kill_at_random(size, kills, seed=size)) == kills
+    assert len(kill_at_random(size, kills, seed=size, lends=lends)) == kills
 
 
 def test_a_member_killed_while_it_joins_leaves_the_others_equal() -> None:
@@ -96,10 +97,11 @@ def test_members_killed_while_one_copies_the_state_leave_the_others_equal(
         master.check()
 
 
-def test_the_others_go_on_without_a_frozen_member_which_comes_back_as_a_newcomer() -> (
-    None
-):
-    with PlayedMaster(MEGABYTE) as master:
+@pytest.mark.parametrize("lends", [False, True])
+def test_the_others_go_on_without_a_frozen_member_which_comes_back_as_a_newcomer(
+    lends: bool,
+) -> None:
+    with PlayedMaster(MEGABYTE, lends=lends) as master:
         indexes = [master.start() for _ in range(3)]
         master.run_until(
             lambda: master.formed and len(master.formed.round.members) == 3

@@ -45,7 +45,7 @@ def made(buffers: Buffers, memory: RoundMemory, step: int, value: float) -> Hand
     """Make a step whose sum is one value; return what another member is handed."""
     begin, end = memory.bounds[0]
     half = np.full(end - begin, value / 2, np.float32)
-    mine = buffers.add(0, (half, half))
+    mine = buffers.add(0, 0, (half, half))
     parts = (mine, sent_by_other(buffers, memory, step, value))
     assert buffers.whole(parts).tolist() == [value] * SIZE
     return HandOver(step, b"", parts, (0, 1))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.group import Group
+from elasticdl.collective.lent_vectors import Vectors
 from elasticdl.collective.links import Door
 from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
 from elasticdl.job.spec.kinds import Compression
@@ -64,11 +65,14 @@ def test_the_leader_hears_the_words_of_the_others() -> None:
     assert heard == {5: b"of 5", 6: b"of 6"}
 
 
-def run(group: Group, member: int, sums: list) -> None:
+def run(group: Group, member: int, sums: list, vectors: Vectors | None = None) -> None:
+    vectors = vectors or Vectors()
+    mine = vectors.new(SIZE)
     while len(sums) < STEPS:
         match group.next(20):
             case Compute(step, _, number):
-                mine = gradient(member, step)
+                vectors.rewrite(mine)
+                mine[:] = gradient(member, step)
                 # The members have their buckets ready in different orders.
                 for bucket in range(len(ENDS))[:: 1 if member % 2 else -1]:
                     group.has_bucket(step, number, bucket, mine)
@@ -85,14 +89,18 @@ def run(group: Group, member: int, sums: list) -> None:
 
 @pytest.mark.parametrize("members", [2, 3, 5])
 @pytest.mark.parametrize("form", list(Compression))
-def test_all_members_have_the_same_sums(form: Compression, members: int) -> None:
+@pytest.mark.parametrize("lends", [False, True])
+def test_all_members_have_the_same_sums(
+    form: Compression, members: int, lends: bool
+) -> None:
     numbers = tuple(range(10, 10 + members))
+    vectors = {number: Vectors(lends=lends) for number in numbers}
     groups = {
         number: Group(
             number,
             Nothing(),
             ends=ENDS,
-            door=Door("secret"),
+            door=Door("secret", vectors=vectors[number]),
             most_state_bytes=100,
             encoding=Encoding(form, ROUNDED),
         )
@@ -101,7 +109,8 @@ def test_all_members_have_the_same_sums(form: Compression, members: int) -> None
     addresses = {n: f"127.0.0.1:{group.port}" for n, group in groups.items()}
     sums: dict[int, list] = {number: [] for number in numbers}
     threads = [
-        threading.Thread(target=run, args=(groups[n], n, sums[n])) for n in numbers
+        threading.Thread(target=run, args=(groups[n], n, sums[n], vectors[n]))
+        for n in numbers
     ]
     for group in groups.values():
         group.enter(Round(1, numbers, (1,) * members, begins=True), addresses)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from elasticdl.collective import wire
 from elasticdl.collective.group import Group
+from elasticdl.collective.lent_vectors import can_read
 from elasticdl.collective.links import Door, Listener
 from elasticdl.collective.messages import Begin, Broken, Compute, Round
 from elasticdl.errors import RpcError
@@ -46,7 +47,7 @@ def shaken(ends, *, mine: str, theirs: str):
     thread = threading.Thread(target=greet)
     thread.start()
     try:
-        answer: object = wire.greeted(other, theirs)
+        answer: object = wire.greeted(other, theirs, can_read)
     except RpcError as error:
         answer = error
         other.close()
@@ -79,7 +80,7 @@ def test_a_frame_of_another_protocol_is_refused_with_both_numbers(ends) -> None:
     raw = bytearray(wire.frame(wire.Kind.HELLO, 1)[0])
     raw[4] = 9
     one.sendall(raw)
-    with pytest.raises(RpcError, match=r"protocol 9; expected .* protocol 4"):
+    with pytest.raises(RpcError, match=r"protocol 9; expected .* protocol 5"):
         wire.read_head(other)
 
 

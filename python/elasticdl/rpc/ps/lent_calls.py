@@ -18,9 +18,9 @@ from google.protobuf.message import DecodeError
 from elasticdl.errors import ElasticDLError
 from elasticdl.proto import ps_pb2
 from elasticdl.rpc.errors import status_of
-from elasticdl.rpc.ps.lent_memory import Borrowed, Bytes, Pool, Segment, can_lend
 from elasticdl.tensor import codec
 from elasticdl.tensor.codec import Buffer, Frame, FrameError
+from elasticdl.tensor.lent_memory import Borrowed, Bytes, Pool, Segment, can_lend
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,11 @@ def _write(buffers: Sequence[Buffer], target: Bytes) -> int:
 
 def _size(buffers: Sequence[Buffer]) -> int:
     return sum(len(buffer) for buffer in buffers)
+
+
+def _told(segment: Segment) -> ps_pb2.Lent:
+    lent = segment.lent
+    return ps_pb2.Lent(pid=lent.pid, fd=lent.fd, bytes=lent.bytes, token=lent.token)
 
 
 # Server side
@@ -125,9 +130,9 @@ class Lender:
             return None
         message = ps_pb2.LentCall(
             method=method,
-            request=request.lent,
+            request=_told(request),
             request_bytes=_write(data, request.data()),
-            reply=reply.lent,
+            reply=_told(reply),
             dropped=self._pool.dropped(),
         )
         try:

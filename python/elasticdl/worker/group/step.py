@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from elasticdl.collective.buffers import CACHE_LINE
+from elasticdl.collective.lent_vectors import CACHE_LINE, Vectors
 from elasticdl.errors import UserCodeError
 from elasticdl.model.feeding import Batch
 from elasticdl.model.measures.portions import LEAST_WEIGHT, refuse_uneven, try_training
@@ -36,6 +36,7 @@ from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.group.buckets import LEAST_FLOATS, Bucket, buckets
 from elasticdl.worker.group.moved import MovedState
 from elasticdl.worker.group.plan import Outcome
+from elasticdl.worker.steps.fused_update import fuse
 from elasticdl.worker.steps.step import (
     StepDefinition,
     Tensors,
@@ -83,6 +84,7 @@ class _Portion:
 
     total: Floats
     rows: int
+    of: int  # records of the step, which sums are divided by
     first: bool
     hand_out: Callable[[int], None] | None
 
@@ -99,6 +101,7 @@ class GroupStep:
         skip_nan: bool,
         taps: bool = False,
         least_floats: int = LEAST_FLOATS,
+        vectors: Vectors | None = None,
     ) -> None:
         """Take a module with a built model, its optimizer, float state and counters.
 
@@ -110,23 +113,27 @@ class GroupStep:
             taps: Buckets are handed out while others are computed. That needs a second
                 inter-op thread: with one alone, taps run when all is computed.
             least_floats: Of a bucket, the same for all members.
+            vectors: Makes the one that is exchanged.
         """
         self._definition = definition
         self._optimizer = optimizer
         self._moved = MovedState(moved)
         self.variables = list(definition.model.trainable_variables)
         self._frozen = [v.variable for v in non_trainable(definition.model).frozen]
+        fuse(optimizer, self.variables)
         if not optimizer.built:
             optimizer.build(self.variables)
         self._kinds: list[GradientKind] = []
         self._rows_of_gradients = False
         self._gradient = Traced(self._compute, jit=definition.jit_compile)
-        self._apply = GraphFunction(self._apply_mean)
+        self._apply_means = GraphFunction(self._apply_vector)
+        self._apply_sums = GraphFunction(self._apply_vector)
         self._taps = taps and not definition.jit_compile
         self._least_floats = least_floats
         self._buckets: list[Bucket] = []
         self._under_way: _Portion | None = None
         self.num_gradients = 0  # floats at the vector's beginning
+        self._vectors = vectors or Vectors()
         self._total = np.empty(0, np.float32)
         # That of strategy local; it cannot take a constant scale off rows of gradients.
         self._whole = None
@@ -144,7 +151,7 @@ class GroupStep:
         self._moved.adds(
             try_training(self._definition, self._moved.variables, features, labels)
         )
-        self.num_gradients = sum(_size(v.shape) for v in self._with_gradient)
+        self.num_gradients = sum(_room(v.shape) for v in self._with_gradient)
         self.begin()
 
     @property
@@ -161,16 +168,24 @@ class GroupStep:
         """Where the vector's buckets end; the last one has what is no gradient too."""
         return [*(bucket.end for bucket in self._buckets[:-1]), self.size]
 
-    def compute(self, share: ShareBatches, ready: Ready) -> Floats:
+    def compute(self, share: ShareBatches, ready: Ready, *, of: int = 1) -> Floats:
         """Return this member's part of a step: sums over its rows.
 
-        `ready` is called once with each bucket, and the vector in which it is, perhaps
-        in a thread of TensorFlow. The vector stays as it is until the next call.
+        The vector that is returned stays as it is until the next call.
+
+        Args:
+            share: The own records.
+            ready: Called once with each bucket, and the vector in which it is, perhaps
+                in a thread of TensorFlow.
+            of: Records of all members, which sums of gradients are divided by, so that
+                they are means at once where each record is a row.
         """
         if len(self._total) != self.size:
-            self._total = np.empty(self.size, np.float32)
+            self._total = self._vectors.new(self.size)
         total = self._total
-        total.fill(0.0)
+        self._vectors.rewrite(total)
+        # The first batch sets all gradients.
+        total[self.num_gradients if share.batches else 0 :] = 0.0
         state = total[self.num_gradients : -_COUNTS]
         last = len(share.batches) - 1
         handed: set[int] = set()
@@ -184,7 +199,7 @@ class GroupStep:
             self._moved.rewind()
             rows = batch.num_records
             self._under_way = _Portion(
-                total, rows, number == 0, hand_out if number == last else None
+                total, rows, of, number == 0, hand_out if number == last else None
             )
             try:
                 loss, parts, *divisor = self._gradient(batch.features, batch.labels)
@@ -229,8 +244,11 @@ class GroupStep:
         """Return the part of a member without records."""
         return np.zeros(self.size, np.float32)
 
-    def apply(self, summed: Floats) -> Outcome:
-        """Apply the sum of all members' parts; return what they made together."""
+    def apply(self, summed: Floats, *, of: int = 1) -> Outcome:
+        """Apply the sum of all members' parts; return what they made together.
+
+        `of`: as for `compute`.
+        """
         loss_sum, weights, rows, records, bad = (float(x) for x in summed[-_COUNTS:])
         if not rows:
             return Outcome(records=round(records), rows=0, loss=0.0, bad=round(bad))
@@ -246,7 +264,10 @@ class GroupStep:
             self._moved.rewind()
             return outcome
         sums = _uncopied(summed[: self.num_gradients])
-        self._apply(sums, tf.constant(1.0 / weights, tf.float32))
+        if weights == of:
+            self._apply_means(sums)
+        else:
+            self._apply_sums(sums, tf.constant(of / weights, tf.float32))
         self._moved.apply(summed[self.num_gradients : -_COUNTS], rows)
         self.begin()
         return outcome
@@ -313,7 +334,7 @@ class GroupStep:
         ]
         self._kinds = agreed(self._kinds, dense, self.variables)
         self._buckets = buckets(
-            [_size(v.shape) for v in self._with_gradient], self._least_floats
+            [_room(v.shape) for v in self._with_gradient], self._least_floats
         )
         if GradientKind.DENSE not in dense:
             raise UserCodeError(
@@ -322,7 +343,7 @@ class GroupStep:
                 "least one: set trainable=True on a layer, or let the loss depend on it"
             )
 
-    def _apply_mean(self, sums: tf.Tensor, scale: tf.Tensor) -> None:
+    def _apply_vector(self, sums: tf.Tensor, scale: tf.Tensor | None = None) -> None:
         """Scale and apply; the sums stay, for a member that lacks them.
 
         The graph cuts them by variable, so that the means of all are never there at
@@ -331,9 +352,11 @@ class GroupStep:
         means, at = [], 0
         for variable in self._with_gradient:
             shape = tuple(variable.shape)
-            size = _size(shape)
-            means.append(tf.reshape(sums[at : at + size] * scale, shape))
-            at += size
+            part = sums[at : at + _size(shape)]
+            if scale is not None:
+                part *= scale
+            means.append(tf.reshape(part, shape))
+            at += _room(shape)
         # In the model's order, as `fit` does: an optimizer of one's own may go by it.
         pairs = list(zip(means, self._with_gradient, strict=True))
         self._optimizer.apply_gradients(pairs[::-1])
@@ -349,14 +372,15 @@ def _add(portion: _Portion, at: int, found: Sequence[Any], weight: float) -> Non
 
     One vector of all is enough so.
     """
+    factor = np.float32(weight / portion.of)
     for one in found:
         values = np.asarray(one).reshape(-1)
         out = portion.total[at : at + values.size]
         if portion.first:
-            np.multiply(np.float32(weight), values, out=out)
+            np.multiply(factor, values, out=out)
         else:
-            out += np.float32(weight) * values
-        at += values.size
+            out += factor * values
+        at += _room(values.shape)
 
 
 def _uncopied(values: Floats) -> tf.Tensor:
@@ -364,6 +388,15 @@ def _uncopied(values: Floats) -> tf.Tensor:
     if values.ctypes.data % CACHE_LINE:
         return tf.convert_to_tensor(values)
     return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
+
+
+def _room(shape: Sequence[int]) -> int:
+    """Return the floats that a gradient takes in the vector.
+
+    Each begins at a cache line: TensorFlow cuts such a one out without copying it.
+    """
+    floats = CACHE_LINE // np.dtype(np.float32).itemsize
+    return -(-_size(shape) // floats) * floats
 
 
 def _size(shape: Sequence[int]) -> int:

@@ -88,7 +88,7 @@ class Stepping:
         clock = self._parts.shows.clock
         began = clock()
         try:
-            self._parts.step.compute(own.batches, ready)
+            self._parts.step.compute(own.batches, ready, of=own.plan.records)
         except Exception as error:  # noqa: BLE001 - border: the user's model
             self._fail(own.task, error)
         self._parts.speeds.computed(own.batches.records, clock() - began)
@@ -138,7 +138,7 @@ class Stepping:
         self._parts.rate.set(plan.rate)
         self.trained = True
         try:
-            outcome = self._parts.step.apply(summed)
+            outcome = self._parts.step.apply(summed, of=plan.records)
         except Exception as error:  # noqa: BLE001 - border: the user's optimizer
             self._fail(task, error)
         outcome = replace(outcome, shares=shares(plan, members) if members else ())

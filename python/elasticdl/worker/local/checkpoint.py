@@ -37,6 +37,7 @@ from elasticdl.model.variables import (
     layout_variables,
     to_buffers,
     trainable_variables,
+    view,
 )
 from elasticdl.tensor.placement import place
 from elasticdl.worker.steps.learning_rate import LearningRate
@@ -92,14 +93,16 @@ class LocalState:
 
     def write(self, version: int) -> Callable[[Path, Progress], Any]:
         """Copy everything now; return a function that writes it, for another thread."""
-        values = to_buffers([v.numpy() for v in self._trainable], self._layout)[0]
+        values = to_buffers([view(v.variable) for v in self._trainable], self._layout)[
+            0
+        ]
         slots = {
             name: to_buffers(
                 [
-                    _value(by_name[v.name])
+                    view(by_name[v.name])
                     if v.name in by_name
                     # Of several optimizers perhaps one alone averages.
-                    else v.numpy()
+                    else view(v.variable)
                     if name == AVERAGE
                     else np.zeros(v.shape, np.float32)
                     for v in self._trainable

@@ -4,12 +4,12 @@ import gc
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from elasticdl.proto import ps_pb2
 from elasticdl.rpc.ps.lent_calls import Lender
-from elasticdl.rpc.ps.lent_memory import Borrowed, Pool, Segment, can_lend
+from elasticdl.tensor.lent_memory import Borrowed, Pool, Segment, can_lend
 
 pytestmark = pytest.mark.skipif(not can_lend(), reason="anonymous memory files")
 
@@ -27,10 +27,8 @@ def test_both_sides_see_the_same_bytes():
 def test_what_was_not_lent_cannot_be_borrowed():
     segment = Segment(100)
     borrowed = Borrowed()
-    wrong = ps_pb2.Lent()
     for change in ({"token": b"x" * 16}, {"bytes": 50}, {"fd": 10_000}, {"pid": -1}):
-        wrong.CopyFrom(segment.lent)
-        wrong.MergeFrom(ps_pb2.Lent(**change))
+        wrong = replace(segment.lent, **change)
         with pytest.raises(OSError, match=r"lent|No such file"):
             borrowed.data(wrong)
 
@@ -43,9 +41,7 @@ def test_the_number_of_another_process_opens_nothing_of_it(tmp_path):
     os.ftruncate(file, segment.lent.bytes)
     os.write(file, segment.lent.token)  # even if it begins like that
     for fd in (pipe, file, other.lent.fd):
-        wrong = ps_pb2.Lent()
-        wrong.CopyFrom(segment.lent)
-        wrong.fd = fd
+        wrong = replace(segment.lent, fd=fd)
         with pytest.raises(OSError, match="than the one that was lent"):
             Borrowed().data(wrong)
 
@@ -73,13 +69,13 @@ def test_another_process_borrows_and_its_owner_may_end():
     segment = Segment(8)
     code = (
         "import sys\n"
-        "from elasticdl.proto import ps_pb2\n"
-        "from elasticdl.rpc.ps.lent_memory import Borrowed\n"
-        "lent = ps_pb2.Lent.FromString(bytes.fromhex(sys.argv[1]))\n"
+        "from elasticdl.tensor.lent_memory import Borrowed, Lent\n"
+        "lent = Lent(*map(int, sys.argv[1:4]), bytes.fromhex(sys.argv[4]))\n"
         "Borrowed().data(lent)[:4] = 5\n"
     )
-    told = segment.lent.SerializeToString().hex()
-    subprocess.run([sys.executable, "-c", code, told], check=True)
+    lent = segment.lent
+    told = [str(lent.pid), str(lent.fd), str(lent.bytes), lent.token.hex()]
+    subprocess.run([sys.executable, "-c", code, *told], check=True)
     np.testing.assert_array_equal(segment.data()[:4], 5)
 
 

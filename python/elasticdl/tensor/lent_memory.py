@@ -1,7 +1,8 @@
 """Memory that one process lends to another on the same machine.
 
 Owns segments (anonymous memory files of Linux), who may reuse one, and opening those of
-others. Used by `rpc.ps.lent_calls` alone. Knows nothing of frames or PS.
+others. Used by `rpc.ps.lent_calls` and `collective.lent_vectors`. Knows nothing of
+frames, PS or members.
 
 A segment has no name in any file system: it is reached through its owner's entry in
 /proc and is gone with the last process that has it open, however that ended. A random
@@ -19,18 +20,19 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticdl.proto import ps_pb2
-
 Bytes = NDArray[np.uint8]
+_Token = bytes  # since a place has a number called so
 
 # Before the data; a multiple of 64 keeps tensors aligned.
 HEAD_BYTES = 64
-_TOKEN_BYTES = 16
+TOKEN_BYTES = 16
 _LEAST_BYTES = 64 << 10
 _NAME = "elasticdl"
 # What one connection lends at most: a request, the values in use, the next ones, and
@@ -44,6 +46,36 @@ _LOOK_EVERY = 256
 def can_lend() -> bool:
     """Return whether this system supports lent memory."""
     return sys.platform == "linux" and Path("/proc/self/fd").is_dir()
+
+
+class Place(Protocol):
+    """Where a segment is: what `Lent` has, also as a message."""
+
+    @property
+    def pid(self) -> int:
+        """The process that lends it."""
+
+    @property
+    def fd(self) -> int:
+        """Its file there."""
+
+    @property
+    def bytes(self) -> int:
+        """Its size, with what is before the data."""
+
+    @property
+    def token(self) -> _Token:
+        """What it begins with."""
+
+
+@dataclass(frozen=True)
+class Lent:
+    """See `Place`."""
+
+    pid: int
+    fd: int
+    bytes: int
+    token: _Token
 
 
 class Segment:
@@ -61,10 +93,10 @@ class Segment:
         total = HEAD_BYTES + size
         os.ftruncate(fd, total)
         self._memory = mmap.mmap(fd, total)
-        token = secrets.token_bytes(_TOKEN_BYTES)
-        self._memory[:_TOKEN_BYTES] = token
+        token = secrets.token_bytes(TOKEN_BYTES)
+        self._memory[:TOKEN_BYTES] = token
         self.size = size
-        self.lent = ps_pb2.Lent(pid=os.getpid(), fd=fd, bytes=total, token=token)
+        self.lent = Lent(pid=os.getpid(), fd=fd, bytes=total, token=token)
 
     def data(self) -> Bytes:
         """Return the bytes, as a new array each time."""
@@ -129,7 +161,7 @@ class Borrowed:
         self._alive = alive or (lambda pid: Path(f"/proc/{pid}").is_dir())
         self._calls = 0
 
-    def data(self, lent: ps_pb2.Lent) -> Bytes:
+    def data(self, lent: Place) -> Bytes:
         """Return the bytes of a segment. Raises OSError if it cannot be opened."""
         with self._lock:
             self._calls += 1
@@ -156,7 +188,7 @@ class Borrowed:
                 del self._open[token]
 
 
-def _open(lent: ps_pb2.Lent) -> Bytes:
+def _open(lent: Place) -> Bytes:
     path = Path(f"/proc/{lent.pid}/fd/{lent.fd}")
     # Not opened to find out: that may block, or do something to a device.
     if not str(path.readlink()).startswith(f"/memfd:{_NAME}"):
@@ -170,6 +202,6 @@ def _open(lent: ps_pb2.Lent) -> Bytes:
         raise OSError(str(error)) from error
     finally:
         os.close(fd)
-    if memory[:_TOKEN_BYTES] != lent.token:
+    if memory[:TOKEN_BYTES] != lent.token:
         raise OSError("another memory than the one that was lent")
     return np.frombuffer(memory, np.uint8, offset=HEAD_BYTES)
