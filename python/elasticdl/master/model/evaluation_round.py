@@ -25,7 +25,8 @@ class Round:
     epochs_done: int
     version: int
     snapshot: str = ""
-    own_version: int = 0  # of the workers' own model, where there is no snapshot
+    # Of the workers' own model, where there is no snapshot; None before a report.
+    own_version: int | None = None
     pinned: dict[int, SnapshotDone] = field(default_factory=dict)
     started: bool = False
     left: int = 0
@@ -53,11 +54,12 @@ class Round:
     def done_with(self, version: int) -> bool:
         """Note that a worker measured, or wrote, its own model, of this version.
 
-        Returns whether it is the one that others had. A version of 0 was not told.
+        Returns whether it is the one that others had.
         """
-        self.own_version = self.own_version or version
+        if self.own_version is None:
+            self.own_version = version
         self.version = max(self.version, version)
-        return version in (0, self.own_version)
+        return version == self.own_version
 
     def task_done(self) -> bool:
         """Count a finished task; return whether it was the last."""

@@ -68,6 +68,9 @@ class Course:
         return self.side.lease(0, types=None, deadline=9.0)
 
     def report(self, task: Task, **report: object) -> None:
+        """Report a task, by default of the version that the round has."""
+        if self.rounds.current is not None:
+            report.setdefault("model_version", self.rounds.current.version)
         self.side.finish(task.lease_id)
         self.rounds.done(task, TaskReport(**report), now=1.0)
         if task.move:  # as master.calls.leasing records it
@@ -208,6 +211,16 @@ def test_a_round_that_another_version_goes_on_with_begins_again(ledger) -> None:
     course.report(course.measure(0.8, version=8), model_version=8)
     assert [result.version for result in course.rounds.results] == [8]
     assert course.measured == [0.8]
+
+
+def test_a_round_that_began_before_the_first_step_begins_again_after_it(ledger) -> None:
+    course = Course(ledger, BEST_MODEL)
+    shards = [Shard("v.csv", 0, 8), Shard("w.csv", 0, 8)]
+    course.rounds.begin(shards, course.rounds.callbacks, course.actions.append)
+    course.rounds.open("test", version=0, epochs_done=0, now=0.0)
+    course.report(course.lease(), model_version=0)
+    course.report(course.lease(), model_version=3)
+    assert course.rounds.current is None
 
 
 def test_the_last_evaluation_is_of_all_that_was_trained(ledger) -> None:
