@@ -368,6 +368,7 @@ def replaced() -> dict[str, dict[str, Any]]:
             "ModelDefinition": ToyDefinition,
         },
         "elasticdl.model.feeding": {"Feeder": Feeder, "kind_of": kind_of},
+        "elasticdl.model.variables": {"view": lambda variable: variable.value.copy()},
         "elasticdl.model.measures.masks": {"put_masks": lambda outputs, masks: outputs},
         "elasticdl.worker.steps.step": {"Traced": toy_evaluation.Traced},
         "elasticdl.worker.uses.model_values": {

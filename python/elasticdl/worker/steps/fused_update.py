@@ -26,19 +26,10 @@ log = logging.getLogger(__name__)
 
 _LEAST_FLOATS = 1 << 20
 _MOST_VARIABLES = 32  # what compiles in some 3 s
-# Those whose update is element by element, and not their subclasses, which may do what
-# XLA cannot.
+# Those of Keras whose update is element by element.
 _COMPILED = (
-    keras.optimizers.Adadelta,
-    keras.optimizers.Adagrad,
-    keras.optimizers.Adam,
-    keras.optimizers.Adamax,
-    keras.optimizers.AdamW,
-    keras.optimizers.Ftrl,
-    keras.optimizers.Lion,
-    keras.optimizers.Nadam,
-    keras.optimizers.RMSprop,
-    keras.optimizers.SGD,
+    *("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW"),
+    *("Ftrl", "Lion", "Nadam", "RMSprop", "SGD"),
 )
 
 
@@ -54,7 +45,7 @@ def fuse(
     accumulation; and so do gradients that come as rows.
     """
     inner = inner_optimizer(optimizer)
-    if type(inner) not in _COMPILED or "update_step" in vars(inner):
+    if not _is_known(type(inner)) or "update_step" in vars(inner):
         return  # it is the user's own, or it has been done
     large = _largest(variables, least_floats)
     if not large or not _xla_compiles():
@@ -74,6 +65,11 @@ def fuse(
             of_keras(gradient, variable, learning_rate)
 
     inner.update_step = update_step
+
+
+def _is_known(kind: type) -> bool:
+    """Whether this is one of Keras's; a subclass may do what XLA cannot."""
+    return kind.__module__.startswith("keras.") and kind.__name__ in _COMPILED
 
 
 def _largest(variables: Sequence[Any], least_floats: int) -> set[int]:
