@@ -97,6 +97,21 @@ def ends_its_own_way(optimizer: keras.optimizers.Optimizer) -> bool:
     )
 
 
+def keeps_no_gradient(
+    optimizer: keras.optimizers.Optimizer, variables: Sequence[Any]
+) -> bool:
+    """Whether gradients may be in memory that is written again after an update.
+
+    A variable that is assigned a gradient has it uncopied from then on. Keras's own
+    optimizers assign results alone, but to variables that gradients overwrite; who
+    knows what others do.
+    """
+    return all(
+        _is_of_keras(type(one)) and "update_step" not in vars(one)
+        for one in (optimizer, *_with_inner(optimizer))
+    ) and not any(getattr(v, "overwrite_with_gradient", False) for v in variables)
+
+
 def _with_inner(
     optimizer: keras.optimizers.Optimizer,
 ) -> tuple[keras.optimizers.Optimizer, ...]:
@@ -104,8 +119,8 @@ def _with_inner(
     return (inner, *getattr(inner, "optimizers", ()))
 
 
-def _is_of_keras(method: Any) -> bool:
-    return str(getattr(method, "__module__", "")).startswith("keras.")
+def _is_of_keras(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "")).startswith("keras.")
 
 
 def without_loss_scale(

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from elasticdl.collective.lent_vectors import aligned_zeros
 from elasticdl.errors import UserCodeError
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.metrics.goodput import GoodputLedger
@@ -99,6 +100,21 @@ def together(members, features, labels, *, portion=1000):
     return [member.step.apply(summed.copy()) for member in members]
 
 
+class Vector:
+    """Where a member's sums are, step after step, as its group has them."""
+
+    def __init__(self, member):
+        self.member = member
+        self.whole = aligned_zeros(member.step.size)
+
+    def step(self, features, labels):
+        records = len(labels)
+        batch = Batch(tf.constant(features), tf.constant(labels), records)
+        share = ShareBatches([batch], records)
+        self.whole[:] = self.member.step.compute(share, lambda *_: None, of=records)
+        self.member.step.apply(self.whole, of=records)
+
+
 def weights(module):
     return [v.numpy() for v in module.model.trainable_variables]
 
@@ -170,6 +186,39 @@ def test_members_together_are_one_member_and_equal_to_the_last_bit(
     for other in several[1:]:
         for a, b in zip(weights(other.module), weights(several[0].module), strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+KEEPING = """
+class Keeping(keras.optimizers.SGD):
+    # Goes by the gradient of the step before.
+
+    def build(self, variables):
+        super().build(variables)
+        self.before = [
+            self.add_variable_from_reference(v, name="before") for v in variables
+        ]
+
+    def update_step(self, gradient, variable, learning_rate):
+        before = self.before[self._get_variable_index(variable)]
+        self.assign_sub(variable, learning_rate * before)
+        self.assign(before, gradient)
+
+
+def optimizer():
+    return Keeping(0.1)
+"""
+
+
+@pytest.mark.parametrize("text", ["", KEEPING])
+def test_an_optimizer_may_keep_a_gradient_whose_memory_is_written_again(
+    members, batches_of, mlp, text
+):
+    one, alone = members(2, text=mlp + text)
+    vector = Vector(one)
+    for features, labels in batches_of(6):
+        alone.alone(features, labels)
+        vector.step(features, labels)
+        assert_equal(weights(one.module), weights(alone.module))
 
 
 BY_PLACE = """

@@ -29,6 +29,7 @@ from elasticdl.collective.lent_vectors import CACHE_LINE, Vectors
 from elasticdl.errors import UserCodeError
 from elasticdl.model.feeding import Batch
 from elasticdl.model.measures.portions import LEAST_WEIGHT, refuse_uneven, try_training
+from elasticdl.model.optimizers import keeps_no_gradient
 from elasticdl.model.state import non_trainable
 from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.variables import NamedVariable
@@ -120,6 +121,7 @@ class GroupStep:
         self._moved = MovedState(moved)
         self.variables = list(definition.model.trainable_variables)
         self._frozen = [v.variable for v in non_trainable(definition.model).frozen]
+        self._shares_memory = keeps_no_gradient(optimizer, self.variables)
         fuse(optimizer, self.variables)
         if not optimizer.built:
             optimizer.build(self.variables)
@@ -264,7 +266,7 @@ class GroupStep:
             self._moved.rewind()
             return outcome
         sums = _uncopied(summed[: self.num_gradients])
-        if weights == of:
+        if weights == of and self._shares_memory:
             self._apply_means(sums)
         else:
             self._apply_sums(sums, tf.constant(of / weights, tf.float32))
@@ -346,6 +348,8 @@ class GroupStep:
     def _apply_vector(self, sums: tf.Tensor, scale: tf.Tensor | None = None) -> None:
         """Scale and apply; the sums stay, for a member that lacks them.
 
+        Without a scale the optimizer gets the sums' own memory, which the next step
+        writes again; one that may keep gradients gets copies, by a scale of 1.
         The graph cuts them by variable, so that the means of all are never there at
         once.
         """
