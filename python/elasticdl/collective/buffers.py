@@ -69,7 +69,7 @@ class RoundMemory:
     pieces: dict[tuple[int, int], Floats]
     result: Floats
     raw: dict[int, bytearray] = field(default_factory=dict)
-    lent: Reader = field(default_factory=Reader)
+    lent: Reader = field(default_factory=lambda: Reader(Vectors()))
 
     def piece(self, member: int, head: wire.Head) -> Floats:
         """Return where a member's piece goes. Raises RpcError for none of mine."""
@@ -140,7 +140,9 @@ class Buffers:
             for member in members
             if member != self._me
         }
-        self._memory = RoundMemory(entered, bounds, pieces, result)
+        self._memory = RoundMemory(
+            entered, bounds, pieces, result, lent=Reader(self._vectors)
+        )
         return self._memory
 
     def parts(self, gradient: Floats, bucket: int, members: int) -> tuple[Floats, ...]:

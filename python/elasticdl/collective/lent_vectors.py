@@ -12,6 +12,7 @@ meanwhile, as a member that was frozen, finds it raised.
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import struct
@@ -40,6 +41,7 @@ CACHE_LINE = 64  # bytes; TensorFlow takes an array that begins at one uncopied
 _ALIGNED = CACHE_LINE // 4  # floats
 # Process, file, size and token of the memory; the vector's number; where values begin.
 _PLACE = struct.Struct(f"!QIQ{TOKEN_BYTES}sQQ")
+_NOTHING_LEFT = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _NUMBER_BYTES = CACHE_LINE  # before the values, which begin at a cache line too
 
 
@@ -67,6 +69,7 @@ class Vectors:
         self._lent: list[_LentVector] = []
         self._probe: Segment | None = None
         self._lends = lends and can_lend()
+        self._reads = self._lends
 
     def new(self, size: int) -> Floats:
         """Return so many zeros, which begin at a cache line."""
@@ -111,6 +114,21 @@ class Vectors:
                 self._probe = self._segment(0)
         return b"" if self._probe is None else _packed(self._probe, 0, 0)
 
+    def can_read(self, offer: bytes) -> bool:
+        """Return whether this process can read the memory of another one."""
+        if not offer or not self._reads:
+            return False
+        try:
+            Reader(self).read(offer, np.empty(0, np.float32))
+        except RpcError:
+            return False
+        return True
+
+    def cannot_read(self, error: OSError) -> None:
+        """Note that no more can be opened of what others lend: values are sent then."""
+        log.warning("Gradients of other workers come by messages: %s", error)
+        self._reads = False
+
     def _segment(self, size: int) -> Segment | None:
         try:
             return Segment(_NUMBER_BYTES + size)
@@ -132,16 +150,23 @@ class Vectors:
 class Reader:
     """Reads what others lend; what it opened is closed with it."""
 
-    def __init__(self) -> None:
-        """Begin with nothing opened."""
+    def __init__(self, vectors: Vectors) -> None:
+        """Begin with nothing opened; `vectors` are told when that is not possible."""
         self._borrowed = Borrowed()
+        self._vectors = vectors
 
     def read(self, place: bytes, out: Floats) -> None:
         """Copy the values of another process. Raises RpcError if they are not there."""
         try:
             pid, fd, size, token, number, begin = _PLACE.unpack(place)
             memory = self._borrowed.data(Lent(pid, fd, size, token))
-        except (struct.error, OSError, OverflowError) as error:
+        except OSError as error:
+            # The round breaks. Where not only the owner is gone, this process asks for
+            # messages in the next one.
+            if error.errno in _NOTHING_LEFT:
+                self._vectors.cannot_read(error)
+            raise RpcError(f"lent memory cannot be read: {error}") from error
+        except (struct.error, OverflowError) as error:
             raise RpcError(f"lent memory cannot be read: {error}") from error
         values = memory[_NUMBER_BYTES + begin :][: out.nbytes]
         if values.size != out.nbytes or begin % 4:
@@ -152,18 +177,6 @@ class Reader:
         np.copyto(out, values.view(np.float32))
         if _number(memory)[0] != number:
             raise RpcError("the values that were lent are other ones by now")
-
-
-def can_read(offer: bytes) -> bool:
-    """Return whether this process can read the memory of another one."""
-    if not offer:
-        return False
-    try:
-        Reader().read(offer, np.empty(0, np.float32))
-    except RpcError as error:
-        log.info("Gradients come by messages: %s", error)
-        return False
-    return True
 
 
 def aligned_zeros(size: int) -> Floats:

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Protocol
 
 from elasticdl.collective import wire
-from elasticdl.collective.lent_vectors import Vectors, can_read
+from elasticdl.collective.lent_vectors import Vectors
 from elasticdl.errors import RpcError
 from elasticdl.job.context import split_address
 
@@ -167,7 +167,9 @@ class Listener:
         connection.settimeout(_GREETING_SECONDS)
         try:
             connection, member = _encrypted(connection, self._door, accepted=True)
-            greeting = wire.greeted(connection, self._door.token, can_read)
+            greeting = wire.greeted(
+                connection, self._door.token, self._door.vectors.can_read
+            )
             if member not in (None, greeting.sender):
                 raise RpcError(f"member {member} says that it is {greeting.sender}")
         except RpcError as error:

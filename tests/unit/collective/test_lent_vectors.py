@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import mmap
 import socket
 from dataclasses import replace
 
@@ -11,7 +13,7 @@ import pytest
 from elasticdl.collective import wire
 from elasticdl.collective.buffers import Buffers
 from elasticdl.collective.encoding import Encoding
-from elasticdl.collective.lent_vectors import CACHE_LINE, Reader, Vectors, can_read
+from elasticdl.collective.lent_vectors import CACHE_LINE, Reader, Vectors
 from elasticdl.collective.messages import Piece, Round
 from elasticdl.errors import RpcError
 from elasticdl.job.spec.kinds import Compression
@@ -26,6 +28,11 @@ def vectors() -> Vectors:
 
 
 @pytest.fixture
+def reader(vectors) -> Reader:
+    return Reader(vectors)
+
+
+@pytest.fixture
 def ends():
     with socket.create_server(("127.0.0.1", 0)) as server:
         one = socket.create_connection(server.getsockname())
@@ -34,42 +41,44 @@ def ends():
             yield one, other
 
 
-def test_a_part_of_a_vector_is_read_by_whoever_is_told_its_place(vectors) -> None:
+def test_a_part_of_a_vector_is_read_by_whoever_is_told_its_place(
+    vectors, reader
+) -> None:
     vector = vectors.new(1000)
     vector[:] = np.arange(1000)
     out = np.empty(10, np.float32)
-    Reader().read(vectors.place(vector[500:510]), out)
+    reader.read(vectors.place(vector[500:510]), out)
     assert list(out) == list(range(500, 510))
     assert vector.ctypes.data % CACHE_LINE == 0
 
 
-def test_values_that_were_written_over_are_refused(vectors) -> None:
+def test_values_that_were_written_over_are_refused(vectors, reader) -> None:
     vector = vectors.new(100)
     place = vectors.place(vector)
     vectors.rewrite(vector)
     with pytest.raises(RpcError, match="other ones by now"):
-        Reader().read(place, np.empty(100, np.float32))
-    Reader().read(vectors.place(vector), np.empty(100, np.float32))
+        reader.read(place, np.empty(100, np.float32))
+    reader.read(vectors.place(vector), np.empty(100, np.float32))
 
 
-def test_what_lies_beyond_a_vector_or_in_no_memory_is_refused(vectors) -> None:
+def test_what_lies_beyond_a_vector_or_in_no_memory_is_refused(vectors, reader) -> None:
     vector = vectors.new(100)
     place = vectors.place(vector[90:])
     with pytest.raises(RpcError, match="expected"):
-        Reader().read(place, np.empty(1 << 20, np.float32))
+        reader.read(place, np.empty(1 << 20, np.float32))
     for wrong in (place[:-1], b"x" * len(place)):
         with pytest.raises(RpcError, match="cannot be read"):
-            Reader().read(wrong, np.empty(10, np.float32))
+            reader.read(wrong, np.empty(10, np.float32))
 
 
-def test_a_vector_that_nobody_has_is_let_go(vectors) -> None:
+def test_a_vector_that_nobody_has_is_let_go(vectors, reader) -> None:
     vector = vectors.new(100)
     place = vectors.place(vector)
     del vector
     gc.collect()
     vectors.new(1)
     with pytest.raises(RpcError, match="cannot be read"):
-        Reader().read(place, np.empty(100, np.float32))
+        reader.read(place, np.empty(100, np.float32))
 
 
 def test_ordinary_memory_has_no_place() -> None:
@@ -82,11 +91,41 @@ def test_members_on_one_machine_alone_are_offered_memory(vectors, ends) -> None:
         def getpeername(self):
             return ("10.244.0.7", 50003)
 
-    assert can_read(vectors.offer(ends[0]))
+    offer = vectors.offer(ends[0])
+    assert vectors.can_read(offer)
     assert vectors.offer(Elsewhere()) == b""
     assert Vectors().offer(ends[0]) == b""
-    assert not can_read(b"")
-    assert not can_read(b"x" * len(vectors.offer(ends[0])))
+    assert not Vectors().can_read(offer)
+    assert not vectors.can_read(b"")
+    assert not vectors.can_read(b"x" * len(offer))
+
+
+def test_whoever_has_no_room_for_lent_memory_asks_for_messages(
+    vectors, reader, ends, monkeypatch
+) -> None:
+    offer, place = vectors.offer(ends[0]), vectors.place(vectors.new(100))
+
+    def no_room(*_):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mmap, "mmap", no_room)
+        with pytest.raises(RpcError, match="allocate"):
+            reader.read(place, np.empty(100, np.float32))
+    assert not vectors.can_read(offer)
+
+
+def test_a_member_that_is_gone_is_no_reason_to_ask_others_for_messages(
+    vectors, reader, ends
+) -> None:
+    vector = vectors.new(100)
+    place = vectors.place(vector)
+    del vector
+    gc.collect()
+    vectors.new(1)
+    with pytest.raises(RpcError):
+        reader.read(place, np.empty(100, np.float32))
+    assert vectors.can_read(vectors.offer(ends[0]))
 
 
 @pytest.mark.parametrize("form", [Compression.NONE, Compression.BFLOAT16])
