@@ -107,7 +107,8 @@ def test_report_and_logs_say_what_happened(job):
     assert evaluated == sorted(evaluated)
     assert evaluated[-1] == report.version, "the final model is evaluated"
     assert {"accuracy", "loss"} <= set(report.metrics)
-    assert "Loss" in one.log_text("worker", 0)
+    # Where one of the two starts late, the other has done all.
+    assert "Loss" in one.log_text("worker", 0) + one.log_text("worker", 1)
     assert "Evaluation metrics[version=" in one.log_text("master", 0)
     # The ledger accounts for every second of every worker.
     life = sum(report.goodput_seconds.values())
