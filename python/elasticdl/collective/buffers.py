@@ -60,16 +60,16 @@ class RoundMemory:
         bounds: Of each part, in floats.
         pieces: What others send, by member and own part.
         result: The reduced gradient.
-        raw: Encoded values, by the member that sends them.
         lent: Reads what others lend.
+        raw: Encoded values, by the member that sends them.
     """
 
     round: Round
     bounds: list[tuple[int, int]]
     pieces: dict[tuple[int, int], Floats]
     result: Floats
+    lent: Reader
     raw: dict[int, bytearray] = field(default_factory=dict)
-    lent: Reader = field(default_factory=lambda: Reader(Vectors()))
 
     def piece(self, member: int, head: wire.Head) -> Floats:
         """Return where a member's piece goes. Raises RpcError for none of mine."""
@@ -111,7 +111,8 @@ class Buffers:
         self._vectors = vectors or Vectors()
         self._adding: int | None = None  # the step whose sum is made
         result = self._vectors.new(self._ends[-1])
-        self._memory = RoundMemory(Round(0, (), ()), [], {}, result)
+        nobody, lent = Round(0, (), ()), Reader(self._vectors)
+        self._memory = RoundMemory(nobody, [], {}, result, lent)
         # The last step and its sum, until the next one is made.
         self._before: tuple[int, Floats] | None = None
 
@@ -140,9 +141,9 @@ class Buffers:
             for member in members
             if member != self._me
         }
-        self._memory = RoundMemory(
-            entered, bounds, pieces, result, lent=Reader(self._vectors)
-        )
+        # A reader of its own: what was lent in rounds before is let go.
+        lent = Reader(self._vectors)
+        self._memory = RoundMemory(entered, bounds, pieces, result, lent)
         return self._memory
 
     def parts(self, gradient: Floats, bucket: int, members: int) -> tuple[Floats, ...]:

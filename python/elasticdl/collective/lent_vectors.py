@@ -19,7 +19,6 @@ import struct
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,5 +194,5 @@ def _number(memory: Bytes) -> NDArray[np.uint64]:
     return memory[:8].view(np.uint64)
 
 
-def _is_loopback(host: Any) -> bool:
-    return str(host).removeprefix("::ffff:").startswith("127.") or host == "::1"
+def _is_loopback(host: str) -> bool:
+    return host.removeprefix("::ffff:").startswith("127.") or host == "::1"
