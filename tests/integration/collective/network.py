@@ -82,9 +82,14 @@ class Network:
     # -- faults ------------------------------------------------------------------------
 
     def slow(self, member: int, *, megabits: int) -> None:
-        """Let a member send no faster."""
+        """Let a member send no faster.
+
+        The burst has room for the largest segment that TCP hands over: a smaller one
+        makes the kernel cut each into packets by itself, as no network card asks it
+        to, with cores that members compute on.
+        """
         self._at(member, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate",
-                 f"{megabits}mbit", "burst", "64kb", "latency", "50ms")  # fmt: skip
+                 f"{megabits}mbit", "burst", "128kb", "latency", "50ms")  # fmt: skip
 
     def lossy(self, member: int, *, percent: int) -> None:
         """Lose some of the packets that come to a member."""
