@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import queue
 import socket
 import threading
 import time
@@ -25,6 +24,7 @@ from typing import Protocol
 
 from elasticdl.collective import wire
 from elasticdl.collective.lent_vectors import Vectors
+from elasticdl.collective.outbox import Outbox
 from elasticdl.errors import RpcError
 from elasticdl.job.context import split_address
 
@@ -280,12 +280,11 @@ class Links:
         self._reads = {member for member, to in outgoing.items() if to.reads_lent}
         self._incoming = dict(incoming)
         self._on_lost = on_lost
-        self._queues: dict[int, queue.SimpleQueue[Sequence[wire.Buffer] | None]] = {
-            member: queue.SimpleQueue() for member in outgoing
+        self._outboxes = {
+            member: Outbox(connection) for member, connection in self._outgoing.items()
         }
         self._threads: list[threading.Thread] = []
         self._closed = False
-        self.sent_bytes = 0
         for connection in self._all:
             tune(connection)
         for member in self._outgoing:
@@ -306,7 +305,7 @@ class Links:
 
     def send(self, member: int, buffers: Sequence[wire.Buffer]) -> None:
         """Send a frame after those before; returns at once."""
-        self._queues[member].put(buffers)
+        self._outboxes[member].send(buffers)
 
     def reads_lent(self, member: int) -> bool:
         """Whether a member can read the own vectors where they are."""
@@ -315,8 +314,8 @@ class Links:
     def shut(self) -> None:
         """End all connections; returns at once: a thread may still be reading."""
         self._closed = True
-        for waiting in self._queues.values():
-            waiting.put(None)
+        for outbox in self._outboxes.values():
+            outbox.end()
         for connection in self._all:
             with contextlib.suppress(OSError):
                 # Not that of `ssl`, after which a thread would send in the clear.
@@ -339,14 +338,10 @@ class Links:
         thread.start()
 
     def _send_all(self, member: int) -> None:
-        connection, waiting = self._outgoing[member], self._queues[member]
-        while (buffers := waiting.get()) is not None:
-            try:
-                wire.send(connection, buffers)
-            except RpcError as error:
-                self._lost(member, str(error))
-                return
-            self.sent_bytes += sum(memoryview(b).nbytes for b in buffers)
+        try:
+            self._outboxes[member].send_all()
+        except RpcError as error:
+            self._lost(member, str(error))
 
     def _receive_all(self, on_frame: OnFrame, member: int) -> None:
         connection = self._incoming[member]

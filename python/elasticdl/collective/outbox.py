@@ -1,0 +1,68 @@
+"""What one member sends to another one in a round, in order.
+
+Owns the frames that wait. Called by `collective.links`: `send` by the threads of the
+group, `send_all` by the thread of this connection. Must not know what a frame means.
+
+A small frame goes out at once where the connection takes it: a thread that has to be
+woken for it waits for Python's lock meanwhile, and the whole group waits for a frame.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+
+from elasticdl.collective import wire
+
+_SMALL_BYTES = 4096  # the connection of two machines takes it in one packet or three
+
+
+class Outbox:
+    """The frames to one member."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Take a connection that only this sends on."""
+        self._connection = connection
+        # TLS has to be called by one thread alone.
+        self._at_once = not isinstance(connection, ssl.SSLSocket)
+        self._lock = threading.Lock()
+        self._waiting = 0  # frames that are not sent, also the one under way
+        self._frames: queue.SimpleQueue[Sequence[wire.Buffer] | None] = (
+            queue.SimpleQueue()
+        )
+
+    def send(self, buffers: Sequence[wire.Buffer]) -> None:
+        """Send a frame after those before; returns at once."""
+        with self._lock:
+            if not self._waiting and self._at_once:
+                buffers = self._left(buffers)
+            if buffers:
+                self._waiting += 1
+                self._frames.put(buffers)
+
+    def end(self) -> None:
+        """Have `send_all` return after the frames that wait."""
+        self._frames.put(None)
+
+    def send_all(self) -> None:
+        """Send what waits, until `end`. Raises RpcError when the connection broke."""
+        while (buffers := self._frames.get()) is not None:
+            wire.send(self._connection, buffers)
+            with self._lock:
+                self._waiting -= 1
+
+    def _left(self, buffers: Sequence[wire.Buffer]) -> Sequence[wire.Buffer]:
+        """Send of a small frame what the connection takes now; return what is left."""
+        raw = [memoryview(buffer).cast("B") for buffer in buffers]
+        if sum(len(one) for one in raw) > _SMALL_BYTES:
+            return buffers
+        whole = b"".join(raw)
+        try:
+            sent = self._connection.send(whole, socket.MSG_DONTWAIT)
+        except OSError:
+            # It takes nothing now, or is broken, which `send_all` finds and tells.
+            return [whole]
+        return [whole[sent:]] if sent < len(whole) else []
