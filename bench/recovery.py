@@ -39,6 +39,7 @@ def training(
     ps: Mapping[str, object] | None = None,
     added: str = "",
     environ: Mapping[str, str] | None = None,
+    checkpoints: Mapping[str, object] | None = None,
 ) -> Iterator[JobUnderTest]:
     """Give an endless job on digits that trains, logging every step.
 
@@ -49,7 +50,10 @@ def training(
         ps: `job.ps` of the others; None: two.
         added: Code at the end of the model's module.
         environ: Of its processes, beside this one's.
+        checkpoints: `job.checkpoint`; None: frequent ones, as a loss is to cost little.
     """
+    if checkpoints is None:
+        checkpoints = {"everySeconds": 2.0}
     strategy: dict[str, object] = {"ps": dict(ps or {"replicas": 2})}
     if group is not None:
         strategy = {"strategy": "allReduce", "allReduce": dict(group)}
@@ -74,7 +78,7 @@ def training(
                         **(sizes or {}),
                         "logLossSteps": 1,
                     },
-                    "checkpoint": {"everySeconds": 2.0},
+                    "checkpoint": dict(checkpoints),
                     **strategy,
                     "worker": {"replicas": workers, "threads": 1},
                 },
