@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import functools
 import logging
+import os
 import re
 import shutil
 import tempfile
@@ -39,6 +41,7 @@ log = logging.getLogger(__name__)
 SAVED_MODEL = "savedModel"
 KERAS = "keras"
 _MARK = ".round"
+_WORK = ".export-"
 _ENDPOINT = "serve"  # as `model.export` names it; the first is `serving_default` too
 _OWN_TRACE = "_default_save_signature"  # of Keras's layers, asked by TensorFlow
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]")
@@ -69,11 +72,9 @@ def export_model(
     refused: dict[str, str] = {}
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            dir=directory, prefix=".export-", ignore_cleanup_errors=True
-        ) as aside:
+        with _work_folder(directory) as aside:
             for name in formats:
-                path = Path(aside) / FILE_OF[name]
+                path = aside / FILE_OF[name]
                 try:
                     _write(model, path, name, input_signature)
                 except OSError:
@@ -84,12 +85,12 @@ def export_model(
                         "the model cannot be exported as %s: %s", name, short(error)
                     )
                     continue
-                written.append(_move(path, directory / FILE_OF[name], Path(aside)))
+                written.append(_move(path, directory / FILE_OF[name], aside))
             for name in refused if written else ():
                 # One of an earlier job would pass for this model beside the others.
                 earlier = directory / FILE_OF[name]
                 if earlier.exists():
-                    earlier.rename(Path(aside) / f"earlier-{earlier.name}")
+                    earlier.rename(aside / f"earlier-{earlier.name}")
                     log.warning("removed %s, which is of another model", earlier)
     except OSError as error:
         raise CheckpointError(
@@ -102,6 +103,37 @@ def export_model(
             "layers `get_config`, or change export.formats"
         )
     return written
+
+
+@contextlib.contextmanager
+def _work_folder(directory: Path) -> Iterator[Path]:
+    """Give a folder to write in; remove those that killed exporters left.
+
+    Its maker holds a lock on it, which the system takes from it when it ends.
+    """
+    for left in directory.glob(f"{_WORK}*"):
+        with contextlib.suppress(OSError), _locked(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with (
+        tempfile.TemporaryDirectory(
+            dir=directory, prefix=_WORK, ignore_cleanup_errors=True
+        ) as name,
+        contextlib.ExitStack() as held,
+    ):
+        with contextlib.suppress(OSError):  # a file system without locks
+            held.enter_context(_locked(Path(name)))
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. Raises OSError if another process has it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def check_exports(

@@ -17,6 +17,7 @@ from elasticdl.job.spec.job import (
     JobSpec,
     JobType,
     OnBadRecord,
+    OnNanLoss,
     Strategy,
     UpdateMode,
 )
@@ -39,6 +40,7 @@ from elasticdl.worker.trainer import ModelSource, Trainer
 from elasticdl.worker.trainer_maker import TrainerMaker
 from elasticdl.worker.training import Training
 from elasticdl.worker.uses.evaluator import Evaluator
+from elasticdl.worker.uses.finite import Expect, FiniteValues, any_values
 from elasticdl.worker.uses.model_export import ModelExporter
 from elasticdl.worker.uses.model_values import ModelValues
 from elasticdl.worker.uses.prediction_files import PredictionFiles, format_named
@@ -306,9 +308,14 @@ class Assembly:
                 trainer=trainer,
                 borrowed=borrowed,
                 progress=life.progress,
+                expect=self._expected(),
             )
             exporter = ModelExporter(
-                definition, spec.export, trainer=trainer, borrowed=borrowed
+                definition,
+                spec.export,
+                trainer=trainer,
+                borrowed=borrowed,
+                expect=self._expected(),
             )
             on_rewind = evaluator.forget
             handlers[TaskType.EVALUATION] = self._counted(
@@ -319,6 +326,13 @@ class Assembly:
             )
             handlers[TaskType.EXPORT] = lambda loaded: exporter.export(loaded.task)
         return handlers, on_rewind
+
+    def _expected(self) -> Expect:
+        """Return what refuses values that training has spoilt."""
+        if self._spec.type is not JobType.TRAIN:
+            return any_values
+        skips = self._spec.training.on_nan_loss is OnNanLoss.SKIP
+        return FiniteValues(self._definition.model, skips=skips).expect
 
     def _counted(self, handler: Handler, kind: str) -> Handler:
         """Return a handler that counts its records in the metrics."""

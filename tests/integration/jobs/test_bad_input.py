@@ -64,6 +64,21 @@ def custom_model():
     return begin + layer + rest.replace(begins_at, f"{begins_at} Branches(),")
 
 
+def with_a_feature_that_is_nan(net):
+    layer = """
+
+class Spoils(keras.layers.Layer):
+    def call(self, x):
+        return tf.concat([x[:, :1] * float("nan"), x[:, 1:]], 1)
+
+
+def custom_model():
+"""
+    begin, rest = net.split("\n\ndef custom_model():\n")
+    begins_at = "keras.Input((64,)),"
+    return begin + layer + rest.replace(begins_at, f"{begins_at} Spoils(),")
+
+
 def with_nan_loss(net):
     return net.replace(
         "return tf.reduce_mean(", "return float('nan') * tf.reduce_mean("
@@ -115,6 +130,31 @@ def test_nan_loss_stops_the_job_or_the_batch_is_skipped(job, net):
     ends_with(stops, ExitCode.JOB_FAILED, "nan", "onNanLoss")
     report = skips.finish()
     assert report.skipped_batches == 4 * 23  # all of the four files
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "local",
+        *(
+            pytest.param(one, marks=pytest.mark.soak)
+            for one in ("parameterServer", "allReduce")
+        ),
+    ],
+)
+def test_a_model_that_relu_made_nan_without_a_nan_loss_is_not_exported(
+    job, net, strategy
+):
+    code = with_a_feature_that_is_nan(net)
+    name = f"hidden-{strategy.lower()}"
+    of_all = {"strategy": strategy, "export": {"dir": "out"}, **model(code)}
+    stops = job(name, **of_all, data={"validation": ""})
+    measured = job(f"{name}-measured", **of_all)
+    skips = job(f"{name}-skip", **of_all, training={"epochs": 1, "onNanLoss": "skip"})
+    named = ("not numbers", "kernel", "relu", "onNanLoss")
+    ends_with(stops, ExitCode.JOB_FAILED, *named)
+    ends_with(measured, ExitCode.JOB_FAILED, *named)
+    assert skips.finish().exports
 
 
 def test_port_in_use(job):

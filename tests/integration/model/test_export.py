@@ -1,6 +1,9 @@
 """Exported models predict what the trained one does; old exports survive failures."""
 
 import functools
+import subprocess
+import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -256,6 +259,42 @@ def test_a_second_export_takes_the_place_of_the_first(built, tmp_path):
         keras.models.load_model(paths[1])(x).numpy(), model(x).numpy(), rtol=1e-6
     )
     assert (tmp_path / "mine.txt").read_text() == "kept"
+
+
+def test_what_a_killed_exporter_left_is_removed_and_a_living_ones_folder_stays(
+    built, tmp_path
+):
+    exporter = """
+import os, pathlib, sys
+from elasticdl.model.export import _work_folder
+with _work_folder(pathlib.Path(sys.argv[1])) as folder:
+    (folder / "model.keras").write_bytes(b"half")
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def exporting():
+        process = subprocess.Popen(
+            [sys.executable, "-c", exporter, str(out)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return process, Path(process.stdout.readline().strip())
+
+    killed, left = exporting()
+    killed.kill()
+    killed.communicate()
+    assert (left / "model.keras").exists()
+    living, used = exporting()
+    assert not left.exists()
+    export_model(built(COMPILED, "net.model").model, out, ["keras"])
+    assert (used / "model.keras").read_bytes() == b"half"
+    living.communicate()
+    assert [p.name for p in out.iterdir()] == ["model.keras"]
 
 
 def test_what_keras_cannot_archive_is_left_out_with_a_warning(built, tmp_path, caplog):

@@ -90,8 +90,9 @@ class TrainingSpec(SpecModel):
     )
     on_nan_loss: OnNanLoss = Field(
         OnNanLoss.STOP,
-        description="`stop` fails the job; `skip` drops the batch's gradient and "
-        "counts it in the report.",
+        description="`stop` fails the job, also at an evaluation or export of a model "
+        "whose values became NaN without a NaN loss; `skip` drops the batch's gradient "
+        "and counts it in the report.",
     )
     class_weight: _ClassWeights = Field(
         default_factory=dict,

@@ -7,15 +7,17 @@ steps. Must not know other members.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from elasticdl.errors import ElasticDLError, ExitCode, UserCodeError
-from elasticdl.job.tasks import TaskReport, TaskType
+from elasticdl.errors import DataError, ElasticDLError, ExitCode, UserCodeError
+from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.shows import Shows
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import TaskStream, failure, storage_away, with_trace
+from elasticdl.worker.trainer import NanLossError
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class Beside:
                 report = storage_away(task, str(error))
             except ElasticDLError as error:
                 log.error("%s", error)
-                report = failure(task, str(error), exit_code=error.exit_code)
+                report = _failure(task, error)
             except Exception as error:
                 text = self._describe("a task beside training", error)
                 text = with_trace(text, error)
@@ -73,3 +75,11 @@ class Beside:
                 self._stream.report(failure(task, text, exit_code=code))
                 raise UserCodeError(text) from error
             self._stream.report(report)
+
+
+def _failure(task: Task, error: ElasticDLError) -> TaskReport:
+    """Return the report of a task; the same values and records fail it each time."""
+    is_nan = isinstance(error, NanLossError)
+    fatal = is_nan or isinstance(error, DataError)
+    report = failure(task, str(error), fatal=fatal, exit_code=error.exit_code)
+    return replace(report, loss=math.nan) if is_nan else report

@@ -21,6 +21,7 @@ from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.steps.step import Traced
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import InModel, ModelSource, Values
+from elasticdl.worker.uses.finite import Expect, any_values
 from elasticdl.worker.uses.model_values import ModelValues
 
 
@@ -35,12 +36,18 @@ class Evaluator:
         trainer: ModelSource,
         borrowed: ModelValues,
         progress: WorkerProgress,
+        expect: Expect = any_values,
     ) -> None:
-        """Take a module with a built model, and a feeder in evaluation mode."""
+        """Take a module with a built model, and a feeder in evaluation mode.
+
+        `expect` refuses values that the job is not to go on with.
+        """
         self._feeder = feeder
         self._trainer = trainer
         self._borrowed = borrowed
         self._progress = progress
+        self._expect = expect
+        self._expected_in = -1  # a round, whose tasks have the same values
         self._metrics = definition.metrics()
         self._cached: tuple[str, Values | InModel] | None = None
         # Traced for any number of records: what Keras weighs by a batch's static size
@@ -59,6 +66,7 @@ class Evaluator:
         self._metrics.reset()
         records = 0
         with self._borrowed.set_to(values):
+            self._look_at(task)
             for batch in self._feeder.batches(loaded.records):
                 self._progress.begins(kind_of(batch))
                 if not self._is_traced:
@@ -79,6 +87,12 @@ class Evaluator:
             bad_records=loaded.bad_with(self._feeder.bad),
             state=encode_state(self._metrics.state()),
         )
+
+    def _look_at(self, task: Task) -> None:
+        if task.round != self._expected_in:
+            self._expect()
+            # A large table is not read for each task of a round.
+            self._expected_in = task.round
 
     def summarize(self, task: Task) -> TaskReport:
         """Return the report of a SUMMARIZE task: results of the summed states."""

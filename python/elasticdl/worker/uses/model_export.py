@@ -24,6 +24,7 @@ from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.export import Aside, export_model
 from elasticdl.model.optimizers import ends_with_other_values
 from elasticdl.worker.trainer import ModelSource
+from elasticdl.worker.uses.finite import Expect, any_values
 from elasticdl.worker.uses.model_values import ModelValues
 
 log = logging.getLogger(__name__)
@@ -39,12 +40,17 @@ class ModelExporter:
         *,
         trainer: ModelSource,
         borrowed: ModelValues,
+        expect: Expect = any_values,
     ) -> None:
-        """Take a module with a built model, and where to write."""
+        """Take a module with a built model, and where to write.
+
+        `expect` refuses values that are not to be written.
+        """
         self._definition = definition
         self._spec = spec
         self._trainer = trainer
         self._borrowed = borrowed
+        self._expect = expect
 
     def export(self, task: Task) -> TaskReport:
         """Write or move a model; return the report with its paths."""
@@ -74,6 +80,7 @@ class ModelExporter:
         """Write a version's values; return which it was, and the paths."""
         values = self._trainer.values(model)
         with self._borrowed.set_to(values):
+            self._expect()
             paths = export_model(
                 self._definition.model,
                 directory,
