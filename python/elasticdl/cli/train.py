@@ -191,6 +191,9 @@ def _of_trained(values: ValuesFile, verb: str, jobs_dir: PurePath) -> list[str]:
     return changes
 
 
+_GOES_ON = "it goes on from its newest checkpoint when it is started again"
+
+
 def show_outcome(
     launcher: Launcher, outcome: LaunchOutcome, console: Console, *, debug: bool = False
 ) -> int:
@@ -207,9 +210,9 @@ def show_outcome(
         word = "stopped" if stopped else "failed"
         message = outcome.message if debug else text.without_trace(outcome.message)
         print(f"logs: {text.path(launcher.job_dir.logs_dir)}", file=sys.stderr)
-        print(f"job {name} {word}: {message}", file=sys.stderr)
         if stopped:
-            print("it goes on from its newest checkpoint when it is started again")
+            print(_GOES_ON, flush=True)
+        print(f"job {name} {word}: {message}", file=sys.stderr)
         return outcome.exit_code
     console.print()
     console.print(report_view(report), crop=False)
@@ -223,9 +226,9 @@ def show_outcome(
         return outcome.exit_code
     where = f"report: {text.path(launcher.job_dir.report_file)}"
     console.print(where, soft_wrap=True)
-    console.print(ending, soft_wrap=True)
     if outcome.exit_code == ExitCode.STOPPED:
-        print("it goes on from its newest checkpoint when it is started again")
+        console.print(_GOES_ON)
+    console.print(ending, soft_wrap=True)
     return outcome.exit_code
 
 
