@@ -19,6 +19,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master import live_edits
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.calls.lost_leases import LostLeases
 from elasticdl.master.calls.ps_heartbeats import PsHeartbeats
 from elasticdl.master.calls.servicer import MasterServicer
 from elasticdl.master.course.loop import MasterLoop
@@ -183,7 +184,8 @@ def assemble(
     stages = Stages(job)
     holder = job.parts.holder
     holder.tell_rewinds(stages.rewound)
-    loop = MasterLoop(job, runs_on.runner, leasing, stages, publishing)
+    lost_leases = LostLeases(job, metrics)
+    loop = MasterLoop(job, runs_on.runner, lost_leases, stages, publishing)
     ps = PsHeartbeats(job, holder) if isinstance(holder, PsGroup) else None
     servicer = MasterServicer(job, leasing, heartbeats, ps)
     return Master(job, servicer, loop, Gauges(job, metrics), publishing)

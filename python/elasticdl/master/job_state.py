@@ -1,8 +1,8 @@
 """Everything the master knows of its job, in one place.
 
 Owns the job's state and end, and holds the parts that own the rest. Made by
-`master.main`; lent to the loop, the stages, leasing and heartbeats, which all run in
-one event loop. Must not act: it has no runner.
+`master.main`; lent to the loop, the stages, leasing, lost leases and heartbeats, which
+all run in one event loop. Must not act: it has no runner.
 """
 
 from __future__ import annotations

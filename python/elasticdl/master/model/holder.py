@@ -2,8 +2,8 @@
 
 Owns what all holders have in common: whether training has begun, how often it went back
 and to what. The kinds are `PsGroup`, `WorkerHolder` and `FixedModel`; `master.assembly`
-chooses. Called by the loop, heartbeats, leasing and the watchdog, which know this class
-alone. Must not launch anything or write checkpoints.
+chooses. Called by the loop, heartbeats, leasing, lost leases and the watchdog, which
+know this class alone. Must not launch anything or write checkpoints.
 """
 
 from __future__ import annotations

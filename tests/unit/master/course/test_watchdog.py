@@ -9,7 +9,7 @@ from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import JobState
-from elasticdl.master.calls.leasing import most_deaths
+from elasticdl.master.calls.lost_leases import most_deaths
 from elasticdl.master.course import watchdog
 from elasticdl.master.course.watchdog import (
     STILL_STARTS,
