@@ -45,7 +45,7 @@ from elasticdl.master.model.ps_group import PsGroup
 from elasticdl.master.model.worker_holder import WorkerHolder
 from elasticdl.master.patience import patiently
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.data_plan import DataStage, Shards
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
@@ -88,7 +88,7 @@ def _seconds_before(ledger: Ledger) -> float:
     times = [fact.time for fact in ledger.all_of(facts.RunFact)]
     times += [fact.time for fact in ledger.all_of(facts.JobStateFact)]
     times += [fact.time for fact in ledger.all_of(facts.ReplicaFact)]
-    times += [fact.time for fact in ledger.all_of(facts.EvaluationFact)]
+    times += [fact.time for fact in ledger.all_of(model_facts.EvaluationFact)]
     times += [fact.time for fact in ledger.all_of(facts.RelaunchFact)]
     return run.before + max(times) - run.time
 

@@ -33,7 +33,7 @@ from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.model.holder import ModelHolder
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.data_plan import DataStage
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.tasks.ledger import Ledger
@@ -113,7 +113,7 @@ class Job:
         self.finished = False  # workers may leave
         self.save_refused = False  # the end waits for a disk to take its checkpoint
         self.exports: list[str] = []
-        for fact in parts.ledger.all_of(facts.ExportFact):
+        for fact in parts.ledger.all_of(model_facts.ExportFact):
             self.add_exports(fact.paths)
         self.last_loss: float | None = None
         self.fatal_losses = 0  # tasks that ended with a loss that was not finite

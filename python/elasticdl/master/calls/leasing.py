@@ -34,7 +34,7 @@ from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import error_first
 from elasticdl.master.model import checkpoint_identity
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.ledger import Made
 from elasticdl.master.tasks.queue import LeasedTask
 from elasticdl.master.tasks.side_tasks import is_side
@@ -298,7 +298,7 @@ class Leasing:
         log.info("exported%s: %s", what, ", ".join(paths))
         ledger = self._parts.ledger
         ledger.record(
-            facts.ExportFact(
+            model_facts.ExportFact(
                 target=task.target,
                 paths=paths,
                 point=checkpoint_identity.point(ledger),
