@@ -1,9 +1,9 @@
 """One member of a group: the protocol, its connections and the buffers between them.
 
-Owns the lock around the protocol, the connections, and the
-thread that enters rounds. Called by a worker's main thread, which computes, applies and
-is told by `next` what to do. Must not import TensorFlow: a gradient is one float32
-array, a plan and a state are bytes.
+Owns the lock around the protocol, its parts (`entering`, `listening`, `sponsoring`) and
+what they do together. Called by a worker's main thread, which computes, applies and is
+told by `next` what to do. Must not import TensorFlow: a gradient is one float32 array,
+a plan and a state are bytes.
 
 A gradient is cut into buckets, and each of these into one part for each member. A
 member sends each other one that member's part of its gradient, adds up its own part of
@@ -26,7 +26,8 @@ from typing import Protocol
 from elasticdl.collective import wire
 from elasticdl.collective.buffers import Buffers, Floats, RoundMemory
 from elasticdl.collective.encoding import Encoding
-from elasticdl.collective.links import Door, Links, Listener
+from elasticdl.collective.entering import Entering, Entrant
+from elasticdl.collective.links import Door, Listener
 from elasticdl.collective.listening import Listening, Newcomer, Sponsor
 from elasticdl.collective.messages import (
     Acknowledge,
@@ -50,7 +51,7 @@ from elasticdl.collective.messages import (
     Take,
 )
 from elasticdl.collective.protocol import Participant
-from elasticdl.collective.rounds import NotReachedError, RoundLinks, connect_all
+from elasticdl.collective.rounds import RoundLinks
 from elasticdl.collective.sponsoring import Sponsoring, Standpoint
 from elasticdl.errors import RpcError
 
@@ -124,13 +125,16 @@ class Group:
         self._word = word
         self._words: dict[int, bytes] = {}  # of the others in this round, the newest
         self.sent_bytes = 0  # of gradients, to all members of all rounds
-        self._wanted: tuple[Round, Mapping[int, str]] | None = None
         self._closed = False
         self._listener = Listener(door, me, self._sponsoring.serve)
-        self._thread = threading.Thread(
-            target=self._enter_rounds, name="group-rounds", daemon=True
+        self._entering = Entering(
+            me,
+            door,
+            self._listener,
+            wake=self._wake,
+            links=self._links,
+            to=Entrant(self._connected, self._lost, self._orders.put),
         )
-        self._thread.start()
 
     @property
     def port(self) -> int:
@@ -172,9 +176,10 @@ class Group:
     def enter(self, wanted: Round, addresses: Mapping[int, str]) -> None:
         """Enter a round, in a thread; one that is not the newest is ignored."""
         with self._wake:
-            newest = self._wanted[0].number if self._wanted else self.round
+            before = self._entering.wanted
+            newest = before.number if before else self.round
             if wanted.number > newest and self._me in wanted.members:
-                self._wanted = wanted, dict(addresses)
+                self._entering.want(wanted, addresses)
                 if not self._copies_for(wanted):
                     self._stop_listening()
                 self._wake.notify_all()
@@ -188,10 +193,11 @@ class Group:
         with self._wake:
             if self._closed or told.number <= self.round:
                 return
-            if self._wanted is not None:
-                if self._wanted[0].number > told.number:
+            wanted = self._entering.wanted
+            if wanted is not None:
+                if wanted.number > told.number:
                     return
-                self._wanted = None
+                self._entering.forget()
             self._entry = None
             old = self._listening
             if old and not old.over and old.sponsor.number in told.members:
@@ -282,55 +288,20 @@ class Group:
         """Leave: all connections end."""
         with self._wake:
             self._closed = True
+            self._entering.stop()
             self._stop_listening()
             self._sponsoring.close()
             self._wake.notify_all()
         self._listener.close()
-        self._thread.join()
-        with self._lock:
-            self._links.end()
-        self._close_links()
+        self._entering.end()
 
     # -- rounds ------------------------------------------------------------------------
 
-    def _enter_rounds(self) -> None:
-        while True:
-            with self._wake:
-                while not (self._wanted or self._links.over or self._closed):
-                    self._wake.wait()
-                if self._closed:
-                    return
-                wanted, self._wanted = self._wanted, None
-            self._close_links()
-            if wanted is not None:
-                self._connect(*wanted)
-
-    def _close_links(self) -> None:
-        with self._lock:
-            over = self._links.taken_over()
-        for links in over:
-            links.close()
-
-    def _connect(self, wanted: Round, addresses: Mapping[int, str]) -> None:
-        def go_on() -> bool:
-            return self._wanted is None and not self._closed
-
-        try:
-            connections = connect_all(
-                self._me, wanted, addresses, self._door, self._listener, go_on=go_on
-            )
-        except NotReachedError as error:
-            if self._wanted is None:  # else it is over: there is a newer one
-                log.warning("Round %d cannot begin: %s", wanted.number, error)
-                self._orders.put(Broken(wanted.number, error.member))
-            return
-        links = Links(*connections, on_lost=partial(self._lost, wanted.number))
-        with self._wake:
-            self._links.expect(wanted.number, links)
-            self._entry = wanted
-            if not self._copies_for(wanted):
-                self._stop_listening()
-                self._enter()
+    def _connected(self, wanted: Round) -> None:
+        self._entry = wanted
+        if not self._copies_for(wanted):
+            self._stop_listening()
+            self._enter()
 
     def _enter(self) -> None:
         """Have the protocol enter a round; `_entered` follows, perhaps later."""
@@ -440,7 +411,7 @@ class Group:
     @property
     def _is_admitted(self) -> bool:
         """Whether there is a round that this worker enters next."""
-        return self._wanted is not None or self._entry is not None
+        return self._entering.wanted is not None or self._entry is not None
 
     def _copies_for(self, wanted: Round) -> bool:
         """Whether a sponsor goes on giving what this newcomer needs in a round."""

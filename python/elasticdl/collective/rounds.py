@@ -1,7 +1,8 @@
 """The connections of a member's rounds: the present one, the next, and those before.
 
 Owns which of them are used, and how all members of a round are connected. Called by
-`collective.group`, under its lock but for `connect_all`. Must not know what is sent.
+`collective.group` and `collective.entering`, under the group's lock but for
+`connect_all`. Must not know what is sent.
 
 A round's connections are made while the members still make steps in the one before.
 """

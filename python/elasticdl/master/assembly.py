@@ -19,6 +19,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master import live_edits
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.calls.lost_leases import LostLeases
 from elasticdl.master.calls.ps_heartbeats import PsHeartbeats
 from elasticdl.master.calls.servicer import MasterServicer
 from elasticdl.master.course.loop import MasterLoop
@@ -44,7 +45,7 @@ from elasticdl.master.model.ps_group import PsGroup
 from elasticdl.master.model.worker_holder import WorkerHolder
 from elasticdl.master.patience import patiently
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.data_plan import DataStage, Shards
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
@@ -87,7 +88,7 @@ def _seconds_before(ledger: Ledger) -> float:
     times = [fact.time for fact in ledger.all_of(facts.RunFact)]
     times += [fact.time for fact in ledger.all_of(facts.JobStateFact)]
     times += [fact.time for fact in ledger.all_of(facts.ReplicaFact)]
-    times += [fact.time for fact in ledger.all_of(facts.EvaluationFact)]
+    times += [fact.time for fact in ledger.all_of(model_facts.EvaluationFact)]
     times += [fact.time for fact in ledger.all_of(facts.RelaunchFact)]
     return run.before + max(times) - run.time
 
@@ -183,7 +184,8 @@ def assemble(
     stages = Stages(job)
     holder = job.parts.holder
     holder.tell_rewinds(stages.rewound)
-    loop = MasterLoop(job, runs_on.runner, leasing, stages, publishing)
+    lost_leases = LostLeases(job, metrics)
+    loop = MasterLoop(job, runs_on.runner, lost_leases, stages, publishing)
     ps = PsHeartbeats(job, holder) if isinstance(holder, PsGroup) else None
     servicer = MasterServicer(job, leasing, heartbeats, ps)
     return Master(job, servicer, loop, Gauges(job, metrics), publishing)

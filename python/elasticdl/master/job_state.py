@@ -1,8 +1,8 @@
 """Everything the master knows of its job, in one place.
 
 Owns the job's state and end, and holds the parts that own the rest. Made by
-`master.main`; lent to the loop, the stages, leasing and heartbeats, which all run in
-one event loop. Must not act: it has no runner.
+`master.main`; lent to the loop, the stages, leasing, lost leases and heartbeats, which
+all run in one event loop. Must not act: it has no runner.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.model.holder import ModelHolder
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.data_plan import DataStage
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.tasks.ledger import Ledger
@@ -113,7 +113,7 @@ class Job:
         self.finished = False  # workers may leave
         self.save_refused = False  # the end waits for a disk to take its checkpoint
         self.exports: list[str] = []
-        for fact in parts.ledger.all_of(facts.ExportFact):
+        for fact in parts.ledger.all_of(model_facts.ExportFact):
             self.add_exports(fact.paths)
         self.last_loss: float | None = None
         self.fatal_losses = 0  # tasks that ended with a loss that was not finite

@@ -1,6 +1,6 @@
 """One call made to several servers at once.
 
-Owns which of several errors is told. Used by `rpc.ps.client`.
+Owns which of several errors is told. Used by `rpc.ps.calls`.
 """
 
 from __future__ import annotations

@@ -29,14 +29,8 @@ from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.records import LoadedTask
-from elasticdl.worker.tasks.stream import (
-    STORAGE_SECONDS,
-    TaskStream,
-    failure,
-    returned,
-    storage_away,
-    with_trace,
-)
+from elasticdl.worker.tasks.reports import failure, returned, storage_away, with_trace
+from elasticdl.worker.tasks.stream import STORAGE_SECONDS, TaskStream
 from elasticdl.worker.trainer import LeavingError, NanLossError, Trainer
 
 log = logging.getLogger(__name__)

@@ -41,7 +41,7 @@ from elasticdl.worker.quiet import quiet_import
 from elasticdl.worker.tasks.early import EarlyTasks
 from elasticdl.worker.tasks.errands import Errands
 from elasticdl.worker.tasks.readers import Readers, RecordSample
-from elasticdl.worker.tasks.stream import with_trace
+from elasticdl.worker.tasks.reports import with_trace
 
 if TYPE_CHECKING:
     from elasticdl.model.definition import ModelDefinition

@@ -20,7 +20,8 @@ from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.worker.shows import Shows
 from elasticdl.worker.tasks.feed_ahead import FeedAhead
 from elasticdl.worker.tasks.records import LoadedTask
-from elasticdl.worker.tasks.stream import TaskStream, returned
+from elasticdl.worker.tasks.reports import returned
+from elasticdl.worker.tasks.stream import TaskStream
 from elasticdl.worker.trainer import BatchDone, BatchPosition, NanLossError, Trainer
 
 log = logging.getLogger(__name__)

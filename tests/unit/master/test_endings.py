@@ -9,7 +9,7 @@ from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import LeaseRequest, ReplicaId
 from elasticdl.master import assembly
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 
 
 def test_no_worker_is_told_that_the_job_is_over_before_the_last_report_is_on_disk(
@@ -33,7 +33,7 @@ def test_no_worker_is_told_that_the_job_is_over_before_the_last_report_is_on_dis
             )
             journal = parts.ledger._journal
             async with journal._disk:  # the disk is at something
-                parts.ledger.record(facts.BegunFact(time=1.0))
+                parts.ledger.record(model_facts.BegunFact(time=1.0))
                 master.job.finished = True
                 asked = asyncio.ensure_future(master.servicer.Lease(request, None))
                 for _ in range(10):

@@ -18,7 +18,8 @@ from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.worker.loop import LoopParts, WorkerLoop
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.records import LoadedTask
-from elasticdl.worker.tasks.stream import TaskStream, returned
+from elasticdl.worker.tasks.reports import returned
+from elasticdl.worker.tasks.stream import TaskStream
 from elasticdl.worker.trainer import LeavingError
 
 SECONDS = 20.0

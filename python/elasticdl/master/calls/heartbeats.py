@@ -25,7 +25,7 @@ from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.model import callbacks
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +94,9 @@ class Heartbeats:
         self._parts.holder.built(member)
         if member.model_built():
             self._parts.table.note(member, now=now)
-        if not self._parts.ledger.all_of(facts.ModelFact):
+        if not self._parts.ledger.all_of(model_facts.ModelFact):
             self._parts.ledger.record(
-                facts.ModelFact(
+                model_facts.ModelFact(
                     callbacks=request.callbacks_json,
                     custom_reader=request.custom_reader,
                     parameters=request.num_parameters,
@@ -109,7 +109,7 @@ class Heartbeats:
 
     def take_model(self) -> None:
         """Apply what is known about the model, now or from before a restart."""
-        known = self._parts.ledger.newest_of(facts.ModelFact)
+        known = self._parts.ledger.newest_of(model_facts.ModelFact)
         if known is None or self._job.callbacks is not None:
             return
         try:

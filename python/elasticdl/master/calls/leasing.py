@@ -1,7 +1,9 @@
 """Reports in, tasks out: what the Lease call does.
 
-Owns who gets which task next and what follows from each report. Called by
-`master.calls.servicer`. Must not know RPC; failing tasks end the job through `Job.end`.
+Owns who gets which task next, what follows from each report, and which leases a
+heartbeat renews. Called by `master.calls.servicer` and `master.calls.heartbeats`. Must
+not know RPC, nor what becomes of the tasks of a lost worker, which is
+`master.calls.lost_leases`'s; failing tasks end the job through `Job.end`.
 
 Order of giving out: what has to be done before training (prepare, shards), tasks of an
 evaluation round, summaries and exports, then training. A worker that has not built the
@@ -12,13 +14,11 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections import OrderedDict
 from typing import TypeVar
 
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, UserCodeError
-from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import (
     ExportTarget,
     LeaseRequest,
@@ -34,10 +34,9 @@ from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import error_first
 from elasticdl.master.model import checkpoint_identity
-from elasticdl.master.tasks import facts
-from elasticdl.master.tasks.kills import LEAST_KILLS, Kills
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.ledger import Made
-from elasticdl.master.tasks.queue import LeasedTask, QueuedTask
+from elasticdl.master.tasks.queue import LeasedTask
 from elasticdl.master.tasks.side_tasks import is_side
 from elasticdl.metrics.registry import MasterMetrics
 
@@ -62,7 +61,6 @@ class Leasing:
         self._parts = job.parts
         # Reports that were answered, so that a repeated one gets the same answer.
         self._answered: OrderedDict[int, bool] = OrderedDict()
-        self._kills = Kills()
         # When each lease was given, by this master; of one before it is not known.
         self._given: OrderedDict[int, float] = OrderedDict()
 
@@ -300,7 +298,7 @@ class Leasing:
         log.info("exported%s: %s", what, ", ".join(paths))
         ledger = self._parts.ledger
         ledger.record(
-            facts.ExportFact(
+            model_facts.ExportFact(
                 target=task.target,
                 paths=paths,
                 point=checkpoint_identity.point(ledger),
@@ -324,18 +322,7 @@ class Leasing:
                 facts.SkippedFact(worker=member.name, batches=report.skipped_batches)
             )
 
-    # -- leases that nobody answers for -----------------------------------------------
-
-    def take_over(self, *, now: float) -> None:
-        """Restart the deadlines of all leases, also of those of an earlier master.
-
-        Nobody could renew while no master answered. Who is gone is found out as such.
-        """
-        queue = self._parts.ledger.queue
-        deadline = now + self._job.spec.tasks.lease_seconds
-        if queue is not None:
-            queue.renew_all(deadline=deadline)
-        self._parts.side.renew_all(deadline=deadline)
+    # -- kept ---------------------------------------------------------------------
 
     def renew(self, member: Member, named: list[int], *, now: float) -> list[int]:
         """Renew the leases that a heartbeat names; return those it does not hold.
@@ -383,101 +370,6 @@ class Leasing:
                 lease_id, cause="answer lost", now=now, untouched=True
             )
         self._parts.signals.work()
-
-    def recover(self, member: Member, cause: str, *, now: float) -> None:
-        """Put back all tasks of a lost worker."""
-        index, died = member.key.index, member.fell_at_work
-        heir = self._parts.holder.heir(member)
-        shared: list[QueuedTask] = []
-        if heir is not None:
-            # Each member has records of all of them.
-            self._parts.ledger.hand_over(heir, now=now, died=died)
-            queue = self._parts.ledger.queue
-            shared = [one.task for one in queue.leased.values()] if queue else []
-        tasks = self._parts.ledger.recover(index, cause=cause, now=now, died=died)
-        beside = self._parts.side.held_by(index)
-        count = len(tasks) + self._parts.side.recover(index, died=died)
-        if count:
-            log.info("%d tasks of %s go to others", count, member.name)
-        if died:
-            self._end_if_deadly([*shared, *tasks])
-        elif member.was_killed:
-            self._end_if_killed_at([*shared, *tasks], beside)
-        self._parts.holder.admission.gone(index)
-        self._parts.signals.work()
-
-    def patience(self, member: Member) -> float:
-        """Return by what factor a worker's time limit for a step is extended.
-
-        It doubles with each one that hung in a row, or that hung at what this one
-        holds: a step that is slow everywhere has the whole of startSeconds in the end.
-        """
-        queue = self._parts.ledger.queue
-        held = queue.leases_of(member.key.index) if queue else []
-        deaths = [queue.leased[i].task.deaths for i in held] if queue else []
-        most = max([self._parts.membership.hangs, *deaths])
-        return 2.0 ** min(most, 30)
-
-    def _end_if_deadly(self, tasks: list[QueuedTask]) -> None:
-        """Fail the job if too many workers were lost at one task."""
-        most = most_deaths(self._job.spec)
-        deadly = [task for task in tasks if task.deaths >= most]
-        if deadly:
-            what = _listed(deadly)
-        elif self._parts.side.most_deaths() >= most:
-            what = "a task beside training"
-        else:
-            return
-        self._job.end(
-            JobState.FAILED,
-            f"{most} workers hung or crashed with {what} in their hands; look at what "
-            "the model module does with these records",
-            ExitCode.USER_CODE,
-        )
-
-    def _end_if_killed_at(self, tasks: list[QueuedTask], beside: list[int]) -> None:
-        """Fail the job if so many workers were killed at one task in a row."""
-        holder, kills = self._parts.holder, self._kills
-        most = max(LEAST_KILLS, most_deaths(self._job.spec))
-        # Where others go on with a task, the model's version says how far they are.
-        reached = holder.version if holder.hands_over else 0
-        kills.at([*(task.task_id for task in tasks), *beside], reached=reached)
-        what = _listed([task for task in tasks if kills.of(task.task_id) >= most])
-        if not what and any(kills.of(task_id) >= most for task_id in beside):
-            what = "a task beside training"
-        if what:
-            self._job.end(
-                JobState.FAILED,
-                f"{most} workers in a row were killed with {what} in their hands, and "
-                "none got further; look at what the model module does with these "
-                "records, and how much memory it needs for them. If they were killed "
-                "for another reason, start the job again: it goes on from its "
-                "newest checkpoint",
-                ExitCode.USER_CODE,
-            )
-
-    def expire(self, *, now: float) -> None:
-        """Put back tasks whose leases have expired."""
-        count = len(self._parts.ledger.expire(now)) + self._parts.side.expire(now)
-        if count:
-            log.warning("%d leases expired", count)
-            self._metrics.task_reports.labels("expired").inc(count)
-            self._parts.holder.admission.count()
-            self._parts.signals.work()
-
-
-def _listed(tasks: list[QueuedTask]) -> str:
-    return " or ".join(f"{t.source} records {t.start} to {t.end}" for t in tasks[:3])
-
-
-def most_deaths(spec: JobSpec) -> int:
-    """Return how many workers may be lost at one task before the job fails.
-
-    No fewer than have to hang until a step has had the whole of startSeconds.
-    """
-    worker = spec.worker
-    longer = math.ceil(math.log2(max(1.0, worker.start_seconds / worker.hang_seconds)))
-    return max(spec.tasks.max_failures, worker.max_restarts + 1, longer + 1)
 
 
 def _remember(table: OrderedDict[int, V], key: int, value: V) -> None:

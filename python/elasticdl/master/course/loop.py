@@ -27,7 +27,7 @@ from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.words import EndCause, JobState
 from elasticdl.master import live_edits
 from elasticdl.master.attention import PAUSE_SECONDS, Attention
-from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.calls.lost_leases import LostLeases
 from elasticdl.master.course.launching import Launching
 from elasticdl.master.course.resting import Resting
 from elasticdl.master.course.sizing import tasks_left
@@ -74,7 +74,7 @@ class MasterLoop:
         self,
         job: Job,
         runner: Runner,
-        leasing: Leasing,
+        lost_leases: LostLeases,
         stages: Stages,
         publishing: Publishing,
     ) -> None:
@@ -82,7 +82,7 @@ class MasterLoop:
         self._job = job
         self._parts = job.parts
         self._runner = runner
-        self._leasing = leasing
+        self._lost_leases = lost_leases
         self._stages = stages
         self._publishing = publishing
         self._launching = Launching(job, runner)
@@ -120,7 +120,7 @@ class MasterLoop:
         if edits is not None:
             tasks.append(asyncio.create_task(self._take_edits(edits), name="edits"))
         job = self._job
-        self._leasing.take_over(now=job.clock())
+        self._lost_leases.take_over(now=job.clock())
         self._attention.heard(now=job.clock())
         try:
             while not self._over:
@@ -216,7 +216,7 @@ class MasterLoop:
                     self._parts.table.excuse(late, now=now)
                     if late >= self._job.spec.worker.dead_seconds:
                         # As after a time in which there was no master.
-                        self._leasing.take_over(now=now)
+                        self._lost_leases.take_over(now=now)
                     self._parts.signals.wake()
                 if late > _LATE_SECONDS:
                     log.warning("the master was late with its answers by %.1f s", late)
@@ -236,7 +236,7 @@ class MasterLoop:
             parts.signals.bump()
         for member in parts.table.never_seen(now=now):
             member.launch_again()
-        self._leasing.expire(now=now)
+        self._lost_leases.expire(now=now)
         parts.holder.tick(now=now)
         if parts.ledger.queue is not None or spec.type is JobType.EVALUATE:
             done, leased = self._job.records()
@@ -268,7 +268,7 @@ class MasterLoop:
             for member in parts.table.dead(now=now):
                 self._dismiss(member, EndCause.SILENT, now=now)
         for member in parts.table.take_suspects():
-            patience = self._leasing.patience(member)
+            patience = self._lost_leases.patience(member)
             if member.is_hung(spec.worker, patience=patience):
                 self._dismiss(member, EndCause.HUNG, now=now)
 
@@ -282,7 +282,7 @@ class MasterLoop:
         for departure in departures:
             member = departure.member
             if member.is_worker:
-                self._leasing.recover(member, departure.reason, now=now)
+                self._lost_leases.recover(member, departure.reason, now=now)
                 parts.signals.wake()
             if parts.membership.leaving or member.drain:
                 parts.holder.left(member)

@@ -26,7 +26,7 @@ from elasticdl.master.model import evaluation
 from elasticdl.master.model.callbacks import CallbackSet
 from elasticdl.master.model.checkpoint_identity import point
 from elasticdl.master.model.checkpointing import THE_END
-from elasticdl.master.tasks import data_plan, facts
+from elasticdl.master.tasks import data_plan, facts, model_facts
 from elasticdl.master.tasks.data_plan import SearchStage, Shards
 
 log = logging.getLogger(__name__)
@@ -299,7 +299,7 @@ class Stages:
         here = point(ledger)
         if any(
             fact.target == FINAL and fact.point == here
-            for fact in ledger.all_of(facts.ExportFact)
+            for fact in ledger.all_of(model_facts.ExportFact)
         ):
             return True
         if self._exporting != here:

@@ -28,7 +28,7 @@ from elasticdl.master.members.relaunch_rules import (
     ReplicaEnding,
     StartReplacement,
 )
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class Relaunches:
         return self._counted
 
     def _newest_checkpoint(self) -> int:
-        noted = self._ledger.newest_of(facts.CheckpointFact)
+        noted = self._ledger.newest_of(model_facts.CheckpointFact)
         return noted.version if noted else 0
 
     def _got_nowhere(self, member: Member, ending: ReplicaEnding, spec: JobSpec) -> int:

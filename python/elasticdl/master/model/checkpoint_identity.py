@@ -18,7 +18,7 @@ from pathlib import Path
 from elasticdl.checkpoint import shelf
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ def course_of(ledger: Ledger, job: str, *, new_run: str) -> Course:
     A journal without an id gets `new_run`; if it was begun before there were ids, the
     checkpoints without one are its own.
     """
-    known = ledger.newest_of(facts.CourseFact)
+    known = ledger.newest_of(model_facts.CourseFact)
     if known:
         return Course(job=job, **known.model_dump())
     begun = bool(ledger.all_of(facts.RunFact))
@@ -113,7 +113,7 @@ def note_course(ledger: Ledger, course: Course) -> None:
     """Journal the run and its course."""
     tree = asdict(course)
     del tree["job"]
-    ledger.record(facts.CourseFact(**tree))
+    ledger.record(model_facts.CourseFact(**tree))
 
 
 def find(

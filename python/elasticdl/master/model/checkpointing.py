@@ -45,7 +45,7 @@ from elasticdl.master.model.checkpoint_requests import (
 from elasticdl.master.model.holding import Holding
 from elasticdl.master.patience import patiently
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Checkpoints:
         self.course = course
         self._dropped: set[str] = set()
         self._tidied: Course | None = None  # what was left of others is put aside
-        noted = ledger.newest_of(facts.CheckpointFact)
+        noted = ledger.newest_of(model_facts.CheckpointFact)
         self.had_one = noted is not None  # as far as the journal knows
         patience = spec.master.journal_wait_seconds
         self._shelf = patiently(
@@ -326,7 +326,7 @@ class Checkpoints:
         self.newest_seconds = now - request.since
         self.schedule.completed(version=manifest.version, now=now)
         self._ledger.record(
-            facts.CheckpointFact(version=manifest.version, dir=str(target))
+            model_facts.CheckpointFact(version=manifest.version, dir=str(target))
         )
         self._signals.diary.say(
             CheckpointWritten(

@@ -44,7 +44,7 @@ from elasticdl.master.model.evaluation import EvaluationSchedule
 from elasticdl.master.model.evaluation_round import Round
 from elasticdl.master.model.kept_models import KeptModels
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
 
@@ -81,17 +81,20 @@ class Rounds:
         self._export = bool(spec.export.dir)
         self.callbacks = CallbackSet()
         undone = {
-            number for fact in ledger.all_of(facts.UndoneFact) for number in fact.rounds
+            number
+            for fact in ledger.all_of(model_facts.UndoneFact)
+            for number in fact.rounds
         }
-        pasts = ledger.all_of(facts.EvaluationFact)
+        pasts = ledger.all_of(model_facts.EvaluationFact)
         self._past = deque(
             (past for past in pasts if past.number not in undone),
-            maxlen=facts.EvaluationFact.KEPT,  # what a restarted master reads back
+            # What a restarted master reads back.
+            maxlen=model_facts.EvaluationFact.KEPT,
         )
-        self.kept = KeptModels(pasts, ledger.all_of(facts.ExportFact))
-        self._forgotten = ledger.count_of(facts.EvaluationFact) - len(pasts)
+        self.kept = KeptModels(pasts, ledger.all_of(model_facts.ExportFact))
+        self._forgotten = ledger.count_of(model_facts.EvaluationFact) - len(pasts)
         # Journals of before results said this themselves.
-        epochs = [fact.epochs_done for fact in ledger.all_of(facts.RoundFact)]
+        epochs = [fact.epochs_done for fact in ledger.all_of(model_facts.RoundFact)]
         epochs += [past.epochs_done for past in self._past]
         self.schedule = EvaluationSchedule(
             spec.evaluation,
@@ -381,7 +384,7 @@ class Rounds:
 
     def _complete(self, current: Round, result: EvaluationResult) -> None:
         """Finish the round when its last action is done."""
-        past = facts.EvaluationFact(
+        past = model_facts.EvaluationFact(
             **result.model_dump(),
             number=current.number,
             epochs_done=current.epochs_done,
@@ -432,7 +435,7 @@ class Rounds:
             for past in undone:
                 self._past.remove(past)
             numbers = tuple(past.number for past in undone)
-            self._ledger.record(facts.UndoneFact(rounds=numbers))
+            self._ledger.record(model_facts.UndoneFact(rounds=numbers))
             newest = self.kept.newest(ExportTarget.BEST)
             if newest is not None and newest in undone:
                 best = newest.result

@@ -32,7 +32,7 @@ from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_status import Changes, Outside, last_of, out_of
 from elasticdl.master.model.holder import Around, Everybody, ModelHolder
 from elasticdl.master.model.rendezvous import Formed, Standing, decide, waits
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.facts import Restore
 from elasticdl.runner.base import ReplicaKey
 
@@ -93,7 +93,7 @@ class GroupHolder(ModelHolder):
         self._repairs = 0
         self._looked_at = 0.0
         self._formed_here = False
-        noted = self._ledger.newest_of(facts.GroupRoundFact)
+        noted = self._ledger.newest_of(model_facts.GroupRoundFact)
         if noted is not None:
             self._take(noted)
             self._changes = Changes(noted.number, noted.changes_seconds)
@@ -335,11 +335,11 @@ class GroupHolder(ModelHolder):
             said = self._said.get(number)
             address = said.report.address if said else self._address(number)
             members.append(
-                facts.GroupMemberFact(
+                model_facts.GroupMemberFact(
                     number=number, index=key.index, address=address, since=since
                 )
             )
-        fact = facts.GroupRoundFact(
+        fact = model_facts.GroupRoundFact(
             number=formed.round.number,
             members=tuple(members),
             begins=formed.round.begins,
@@ -368,7 +368,9 @@ class GroupHolder(ModelHolder):
         self._signals.bump()
         self._signals.work()
 
-    def _take(self, fact: facts.GroupRoundFact, formed: Formed | None = None) -> None:
+    def _take(
+        self, fact: model_facts.GroupRoundFact, formed: Formed | None = None
+    ) -> None:
         self._formed = formed or Formed(
             Round(
                 fact.number,

@@ -2,8 +2,8 @@
 
 Owns what all holders have in common: whether training has begun, how often it went back
 and to what. The kinds are `PsGroup`, `WorkerHolder` and `FixedModel`; `master.assembly`
-chooses. Called by the loop, heartbeats, leasing and the watchdog, which know this class
-alone. Must not launch anything or write checkpoints.
+chooses. Called by the loop, heartbeats, leasing, lost leases and the watchdog, which
+know this class alone. Must not launch anything or write checkpoints.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.model.origin import Origin
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.facts import Restore
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
@@ -123,10 +123,10 @@ class ModelHolder(abc.ABC):
         self._rounds = around.rounds
         self.version = 0  # the newest that is known
         self.rewinding = False  # no training task is given out until that is over
-        self.begun = bool(self._ledger.all_of(facts.BegunFact))
-        lost = self._ledger.all_of(facts.LostUpdatesFact)
+        self.begun = bool(self._ledger.all_of(model_facts.BegunFact))
+        lost = self._ledger.all_of(model_facts.LostUpdatesFact)
         self.lost_updates = sum(fact.count for fact in lost)
-        last = self._ledger.newest_of(facts.RewindFact)
+        last = self._ledger.newest_of(model_facts.RewindFact)
         self._rewind_dir = last.dir if last else ""
         self._on_rewind: list[Callable[[], None]] = []
 
@@ -236,7 +236,7 @@ class ModelHolder(abc.ABC):
         """Note that training has begun: from now on a loss costs something."""
         if not self.begun:
             self.begun = True
-            self._ledger.record(facts.BegunFact(time=now))
+            self._ledger.record(model_facts.BegunFact(time=now))
 
     # -- losses ------------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class ModelHolder(abc.ABC):
         if position or self._ledger.queue is None:
             self._ledger.rewind(position, applied=applied, cause=cause, now=now)
         self._ledger.record(
-            facts.RewindFact(
+            model_facts.RewindFact(
                 dir=self._rewind_dir, version=version, cause=cause, time=now
             )
         )
@@ -321,7 +321,7 @@ class ModelHolder(abc.ABC):
 
     def say_since(self, time: float) -> None:
         """Report a rewind after `time` (Unix seconds) under an earlier master."""
-        fact = self._ledger.newest_of(facts.RewindFact)
+        fact = self._ledger.newest_of(model_facts.RewindFact)
         if fact is None or fact.time <= time:
             return
         at = fact.version if fact.dir != self.origin.dir else None
@@ -330,4 +330,4 @@ class ModelHolder(abc.ABC):
     def _take_back(self, version: int, *, loads: bool, now: float) -> None:
         """Let the replicas go back; `loads`: a checkpoint, else initial values."""
         del version, loads, now
-        self._ledger.record(facts.RewoundFact(number=self.rewind))
+        self._ledger.record(model_facts.RewoundFact(number=self.rewind))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from elasticdl.job.status import EvaluationResult
 from elasticdl.job.tasks import ExportTarget, ModelVersion, Task, TaskType
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 
 
 class KeptModels:
@@ -21,13 +21,13 @@ class KeptModels:
 
     def __init__(
         self,
-        pasts: Iterable[facts.EvaluationFact],
-        exports: Iterable[facts.ExportFact],
+        pasts: Iterable[model_facts.EvaluationFact],
+        exports: Iterable[model_facts.ExportFact],
     ) -> None:
         """Take what earlier masters recorded, of undone rounds too."""
         self._all = deque(
             (past for past in pasts if past.kept or past.aside),
-            maxlen=facts.EvaluationFact.KEPT,
+            maxlen=model_facts.EvaluationFact.KEPT,
         )
         moved = (fact.round for fact in exports if fact.target == ExportTarget.BEST)
         self._moved = max(moved, default=0)  # the newest round; numbers only grow
@@ -38,11 +38,11 @@ class KeptModels:
             for target in _targets(past):
                 yield past.result, target
 
-    def add(self, past: facts.EvaluationFact) -> None:
+    def add(self, past: model_facts.EvaluationFact) -> None:
         """Note a round whose model lies aside."""
         self._all.append(past)
 
-    def newest(self, target: ExportTarget) -> facts.EvaluationFact | None:
+    def newest(self, target: ExportTarget) -> model_facts.EvaluationFact | None:
         """Return the round whose model is kept for this, in its place or aside."""
         return next((p for p in reversed(self._all) if target in _targets(p)), None)
 
@@ -105,7 +105,7 @@ def _move(target: ExportTarget, number: int) -> Task:
     return Task(type=TaskType.EXPORT, target=target, round=number, move=True)
 
 
-def _targets(past: facts.EvaluationFact) -> tuple[ExportTarget, ...]:
+def _targets(past: model_facts.EvaluationFact) -> tuple[ExportTarget, ...]:
     if past.kept:  # as journals said of models that were written to `best` at once
         return (ExportTarget.BEST,)
     return past.aside

@@ -19,7 +19,7 @@ from elasticdl.checkpoint import shelf
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError
 from elasticdl.master.patience import patiently
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -40,14 +40,14 @@ class Origin:
         """
         self._ledger = ledger
         self._given = given
-        noted = ledger.newest_of(facts.InitFromFact)
+        noted = ledger.newest_of(model_facts.InitFromFact)
         same = noted if noted and given and noted.given == given else None
         self._dropped = list(same.dropped) if same else []
         self.dir = same.dir if same else ""
         self.bytes = same.bytes if same else 0
         if not given:
             return
-        if ledger.all_of(facts.BegunFact):
+        if ledger.all_of(model_facts.BegunFact):
             # Needed for a rewind to the job's beginning at most.
             self.dir = self.dir or given
             return
@@ -86,7 +86,7 @@ class Origin:
     def _take(self, path: Path, manifest: Manifest) -> None:
         self.dir, self.bytes = str(path), manifest.total_bytes
         self._ledger.record(
-            facts.InitFromFact(
+            model_facts.InitFromFact(
                 given=self._given,
                 dir=self.dir,
                 bytes=self.bytes,

@@ -29,7 +29,7 @@ from elasticdl.master.members.member import Member
 from elasticdl.master.model.holder import Around, ModelHolder
 from elasticdl.master.model.missing import Range, after_loss, after_rewind
 from elasticdl.master.model.quorum import Quorum
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.facts import Restore
 
 log = logging.getLogger(__name__)
@@ -66,10 +66,11 @@ class PsGroup(ModelHolder):
         self._bytes: dict[int, int] = {}  # the most that each PS told it holds
         # By the name of a PS: the updates that its values lack.
         self._missing: dict[str, list[Range]] = {
-            fact.name: list(fact.ranges) for fact in ledger.all_of(facts.MissingFact)
+            fact.name: list(fact.ranges)
+            for fact in ledger.all_of(model_facts.MissingFact)
         }
         # Leases wait until all PS have gone back; a restarted master waits on.
-        over = ledger.newest_of(facts.RewoundFact)
+        over = ledger.newest_of(model_facts.RewoundFact)
         adopted = any(member is not None for member in table.ps())
         self.rewinding = adopted and (over.number if over else 0) < self.rewind
 
@@ -189,7 +190,7 @@ class PsGroup(ModelHolder):
         queue, spec = self._ledger.queue, self._table.spec
         if queue is None or spec.ps.mode is UpdateMode.SYNC:
             return 0
-        last = self._ledger.newest_of(facts.RewindFact)
+        last = self._ledger.newest_of(model_facts.RewindFact)
         return (last.version if last else 0) + queue.new_steps
 
     def _unheard(self, others: Iterable[Member]) -> Iterator[Member]:
@@ -276,7 +277,7 @@ class PsGroup(ModelHolder):
             self.begins(now=now)
         if self.rewinding and self._all(self._has_rewound):
             self.rewinding = False
-            self._ledger.record(facts.RewoundFact(number=self.rewind))
+            self._ledger.record(model_facts.RewoundFact(number=self.rewind))
             log.info("all PS are at rewind %d", self.rewind)
             self._signals.bump()
             self._signals.work()
@@ -314,7 +315,7 @@ class PsGroup(ModelHolder):
         self.rewinding = loads
         if not loads:
             # Nothing to wait for: workers bring values with their next task.
-            self._ledger.record(facts.RewoundFact(number=self.rewind))
+            self._ledger.record(model_facts.RewoundFact(number=self.rewind))
         self._versions = dict.fromkeys(self._versions, version)
         for name, missing in list(self._missing.items()):
             self._lacks(name, after_rewind(missing, version=version))
@@ -338,13 +339,17 @@ class PsGroup(ModelHolder):
         self._lacks(member.name, missing)
         if count > 0:
             self.lost_updates += count
-            self._ledger.record(facts.LostUpdatesFact(ps=member.name, count=count))
+            self._ledger.record(
+                model_facts.LostUpdatesFact(ps=member.name, count=count)
+            )
             log.warning("%s lost %d updates", member.name, count)
 
     def _lacks(self, name: str, missing: list[Range]) -> None:
         if missing != self._missing.get(name, []):
             self._missing[name] = missing
-            self._ledger.record(facts.MissingFact(name=name, ranges=tuple(missing)))
+            self._ledger.record(
+                model_facts.MissingFact(name=name, ranges=tuple(missing))
+            )
 
 
 def _in_words(restore: Restore) -> str:

@@ -22,7 +22,7 @@ from elasticdl.errors import JournalError
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.plain import plain
 from elasticdl.job.words import JobState
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.audit_tasks import DONE, NEW, Range, Tasks
 from elasticdl.master.tasks.journal_files import Event, read_events
 from elasticdl.master.tasks.queue_plan import QueuePlan
@@ -232,9 +232,9 @@ def _on_note(count: _Count, event: Event) -> None:
     fact = facts.read(event["kind"], event["data"])
     if isinstance(fact, facts.JobStateFact):
         count.succeeded = fact.state is JobState.SUCCEEDED
-    elif isinstance(fact, facts.LostUpdatesFact):
+    elif isinstance(fact, model_facts.LostUpdatesFact):
         count.lost_updates += fact.count
-    elif isinstance(fact, facts.GroupRoundFact):
+    elif isinstance(fact, model_facts.GroupRoundFact):
         count.members.update({one.number: one.index for one in fact.members})
 
 

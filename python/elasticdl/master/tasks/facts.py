@@ -1,71 +1,24 @@
 """What a job's journal holds beside its tasks: one frozen class for each kind.
 
-Owns the stored form of each kind (its name, its fields, its version), which is a format
-on disk, and how much of a kind is kept. Made by the parts of the master, stored by
-`master.tasks.ledger`, counted by `master.tasks.notes`, read by whoever takes a master's
-place and by the audit. Must not know files, nor what is done with a fact.
-
-A field that is added gets a default, which stands for it in journals of before; fields
-that this version does not know are passed over, so that an earlier version can go on
-with a journal. What means something else than before gets a new `VERSION`: versions
-that know only the older one refuse it.
+Owns the list of all kinds, how a stored fact is read, and the stored form of those of
+the job, its replicas and its data (names, fields, versions), which is a format on disk;
+`master.tasks.model_facts` has those of the model, `master.tasks.fact` what holds for
+every kind. Made by the parts of the master, stored by `master.tasks.ledger`, counted by
+`master.tasks.notes`, read by whoever takes a master's place and by the audit. Must not
+know files, nor what is done with a fact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from elasticdl.errors import JournalError
 from elasticdl.job import status, words
-from elasticdl.job.tasks import ExportTarget
-
-# As many of a kind that is listed, the newest.
-MOST = 10_000
-
-_STATE = "state"  # the kind of those facts of which a job has one at a time
-_VERSION = "v"  # where a stored fact has its version; none is version 1
-
-
-class Fact(BaseModel):
-    """A durable finding or decision of a master that its successor must know."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="constants")
-
-    KIND: ClassVar[str]
-    NAME: ClassVar[str] = ""  # that all facts of this class have, beside their kind
-    VERSION: ClassVar[int] = 1
-    # How much is kept: the newest of each name, one with the sum of a field, or KEPT.
-    NEWEST: ClassVar[bool] = False
-    SUM: ClassVar[str] = ""
-    KEPT: ClassVar[int] = MOST
-
-    @property
-    def key(self) -> str | None:
-        """The name of which this fact is the newest, for kinds kept by name."""
-        return self.NAME or getattr(self, "name", None)
-
-    def tree(self) -> dict[str, Any]:
-        """Return the stored form; `read` parses it."""
-        tree: dict[str, Any] = {"name": self.NAME} if self.NAME else {}
-        if self.VERSION > 1:
-            tree[_VERSION] = self.VERSION
-        return {**tree, **self.model_dump(mode="json")}
-
-    def plus(self, other: Self) -> Self:
-        """Return the sum of two facts, for kinds of which the sum is kept."""
-        total = getattr(self, self.SUM) + getattr(other, self.SUM)
-        return self.model_copy(update={self.SUM: total})
-
-
-class _State(Fact):
-    """A fact that a job has once; stored under a name of its own."""
-
-    KIND = _STATE
-    NEWEST = True
-
+from elasticdl.master.tasks import model_facts
+from elasticdl.master.tasks.fact import STATE, VERSION_KEY, Fact, StateFact
 
 # -- the job --------------------------------------------------------------------------
 
@@ -88,7 +41,7 @@ class LaunchFact(Fact):
     of: str
 
 
-class JobStateFact(_State):
+class JobStateFact(StateFact):
     """The state of the job; for an end also message and exit code."""
 
     NAME = "job"
@@ -99,7 +52,7 @@ class JobStateFact(_State):
     exit_code: int = 0
 
 
-class SpecificationFact(_State):
+class SpecificationFact(StateFact):
     """The specification in force, including the accepted live edits."""
 
     NAME = "spec"
@@ -107,7 +60,7 @@ class SpecificationFact(_State):
     job: dict[str, Any]
 
 
-class RestFact(_State):
+class RestFact(StateFact):
     """Whether the workers of a paused job were sent home."""
 
     NAME = "rest"
@@ -187,7 +140,7 @@ class RecoveredFact(Fact):
     seconds: float  # since the end of the one before
 
 
-class RelaunchCountsFact(_State):
+class RelaunchCountsFact(StateFact):
     """Number of ended replicas by role, reason and cause."""
 
     NAME = "relaunches"
@@ -199,7 +152,7 @@ class RelaunchCountsFact(_State):
     causes: dict[str, dict[str, int]] | None = None
 
 
-class GoodputFact(_State):
+class GoodputFact(StateFact):
     """Seconds of ended workers by cause."""
 
     NAME = "goodput"
@@ -207,183 +160,12 @@ class GoodputFact(_State):
     seconds: dict[str, float]
 
 
-class GoodputLiveFact(_State):
+class GoodputLiveFact(StateFact):
     """Seconds of living workers by cause, so far."""
 
     NAME = "goodputLive"
 
     workers: dict[int, dict[str, float]]  # generation -> cause -> seconds
-
-
-# -- the model ------------------------------------------------------------------------
-
-
-class ModelFact(Fact):
-    """What the first worker reported of the user's model."""
-
-    KIND = "model"
-
-    callbacks: str  # JSON
-    custom_reader: bool
-    parameters: int = 0
-
-
-class InitFromFact(_State):
-    """The checkpoint that the job starts from."""
-
-    NAME = "initFrom"
-
-    given: str  # in the values file
-    dir: str
-    bytes: int = 0
-    dropped: tuple[str, ...] = ()  # newer ones that could not be loaded
-
-
-class BegunFact(Fact):
-    """Training has begun: the job has something to lose."""
-
-    KIND = "begun"
-
-    time: float
-
-
-class CheckpointFact(Fact):
-    """The newest checkpoint."""
-
-    KIND = "checkpoint"
-    NEWEST = True
-
-    name: str = "newest"
-    version: int = 0
-    dir: str
-
-
-class CourseFact(_State):
-    """Which checkpoints belong to the job; see `model.checkpoint_identity.Course`."""
-
-    NAME = "course"
-
-    run: str
-    unnamed: bool
-    rewinds: int
-    limits: tuple[tuple[int, int], ...]
-
-
-class RewindFact(Fact):
-    """Training has gone back to a checkpoint, or to the job's beginning (no `dir`)."""
-
-    KIND = "rewind"
-    NEWEST = True
-
-    dir: str
-    version: int
-    cause: str = ""
-    time: float = 0.0
-
-
-class RewoundFact(Fact):
-    """All PS have completed a rewind."""
-
-    KIND = "rewound"
-    NEWEST = True
-
-    number: int
-
-
-class GroupMemberFact(BaseModel):
-    """A worker in a round of its group."""
-
-    model_config = ConfigDict(frozen=True)
-
-    number: int  # its generation
-    index: int
-    address: str
-    since: int
-
-
-class GroupRoundFact(_State):
-    """The newest round of a group (strategy allReduce).
-
-    A master must not tell a round that its successor does not know: numbers never
-    repeat, and members keep their order.
-    """
-
-    NAME = "groupRound"
-
-    number: int
-    members: tuple[GroupMemberFact, ...]
-    begins: bool
-    restore_dir: str
-    time: float
-    why: str
-    cause: str = ""  # a `RoundCause`; "": noted before this was
-    changes_seconds: float = 0.0  # what the changes of rounds before cost
-    repairs: int = 0  # of members that had other values than their leader
-
-
-class LostUpdatesFact(Fact):
-    """A PS came back without this many updates."""
-
-    KIND = "lostUpdates"
-    SUM = "count"
-
-    ps: str = ""
-    count: int
-
-
-class MissingFact(Fact):
-    """The updates missing in the values of a PS."""
-
-    KIND = "missing"
-    NEWEST = True
-
-    name: str  # of the PS
-    ranges: tuple[tuple[int, int], ...]  # first and last version
-
-
-class EvaluationFact(status.EvaluationResult, Fact):
-    """An evaluation round with its result; older journals have the result only."""
-
-    KIND = "evaluation"
-
-    number: int = 0
-    epochs_done: int = 0
-    point: str = ""  # of training, when it was opened; "" is not known
-    kept: bool = False  # its model was written to `best` at once (older journals)
-    aside: tuple[ExportTarget, ...] = ()  # what its model was written aside for
-
-    @property
-    def result(self) -> status.EvaluationResult:
-        """Return the fact in the form of the job's status."""
-        fields = status.EvaluationResult.model_fields
-        return status.EvaluationResult(**self.model_dump(include=set(fields)))
-
-
-class UndoneFact(Fact):
-    """A rewind undid these evaluation rounds."""
-
-    KIND = "undone"
-
-    rounds: tuple[int, ...]
-
-
-class RoundFact(Fact):
-    """An evaluation round was opened; obsolete, results record this now."""
-
-    KIND = "round"
-
-    epochs_done: int
-
-
-class ExportFact(Fact):
-    """A model was exported."""
-
-    KIND = "export"
-
-    target: str
-    paths: tuple[str, ...]
-    point: str = ""  # of training
-    round: int = 0  # whose model was moved there
 
 
 # -- the data -------------------------------------------------------------------------
@@ -448,20 +230,20 @@ KINDS: tuple[type[Fact], ...] = (
     RelaunchCountsFact,
     GoodputFact,
     GoodputLiveFact,
-    ModelFact,
-    InitFromFact,
-    BegunFact,
-    CheckpointFact,
-    CourseFact,
-    RewindFact,
-    RewoundFact,
-    GroupRoundFact,
-    LostUpdatesFact,
-    MissingFact,
-    EvaluationFact,
-    UndoneFact,
-    RoundFact,
-    ExportFact,
+    model_facts.ModelFact,
+    model_facts.InitFromFact,
+    model_facts.BegunFact,
+    model_facts.CheckpointFact,
+    model_facts.CourseFact,
+    model_facts.RewindFact,
+    model_facts.RewoundFact,
+    model_facts.GroupRoundFact,
+    model_facts.LostUpdatesFact,
+    model_facts.MissingFact,
+    model_facts.EvaluationFact,
+    model_facts.UndoneFact,
+    model_facts.RoundFact,
+    model_facts.ExportFact,
     PreparedFact,
     ShardsFact,
     StartFact,
@@ -480,11 +262,11 @@ def read(kind: str, tree: Mapping[str, Any]) -> Fact:
     Raises JournalError if this version does not know its kind or cannot read it.
     """
     # The first journals had one fact of this kind, the job's state, without a name.
-    name = tree.get("name", JobStateFact.NAME) if kind == _STATE else ""
+    name = tree.get("name", JobStateFact.NAME) if kind == STATE else ""
     noted = f"{kind} {name}".strip()
     of = _BY_KIND.get((kind, name))
-    if of is None or tree.get(_VERSION, 1) > of.VERSION:
-        version = f" in version {tree[_VERSION]}" if _VERSION in tree else ""
+    if of is None or tree.get(VERSION_KEY, 1) > of.VERSION:
+        version = f" in version {tree[VERSION_KEY]}" if VERSION_KEY in tree else ""
         raise JournalError(
             f"the journal notes {noted!r}{version}, which this version does not know: "
             "another version of ElasticDL wrote it; go on with that version"

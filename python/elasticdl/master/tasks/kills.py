@@ -1,7 +1,7 @@
 """Workers that were killed by nobody known, one after the other, at the same task.
 
-Owns these counts. Called by `master.calls.leasing` when a worker is lost. Pure; must
-not know why a process ends.
+Owns these counts. Called by `master.calls.lost_leases` when a worker is lost. Pure;
+must not know why a process ends.
 
 A kill says nothing about a task: machines, people and tests kill workers. But a record
 that ends the process by a signal, in native code or by its size, looks the same, and it

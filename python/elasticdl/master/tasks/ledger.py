@@ -21,7 +21,7 @@ from elasticdl.job.names import Role, replica_name
 from elasticdl.job.status import Replay
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks import journal as journals
-from elasticdl.master.tasks.facts import Fact
+from elasticdl.master.tasks.fact import Fact
 from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.journal_files import Event
 from elasticdl.master.tasks.notes import Notes

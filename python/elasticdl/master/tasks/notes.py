@@ -1,9 +1,9 @@
 """Facts of a job beside its tasks, by kind; and how much of them is kept.
 
-Of some kinds the newest counts, others add up or are forgotten, as their classes in
-`master.tasks.facts` say: what a master holds, and writes into a snapshot, does not grow
-with the job's life. The journal keeps all of them. Held by `master.tasks.ledger`. Must
-not know files, nor what is done with facts.
+Of some kinds the newest counts, others add up or are forgotten, as their classes say
+(`master.tasks.fact` has the rules): what a master holds, and writes into a snapshot,
+does not grow with the job's life. The journal keeps all of them. Held by
+`master.tasks.ledger`. Must not know files, nor what is done with facts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from elasticdl.master.tasks import facts
-from elasticdl.master.tasks.facts import Fact
+from elasticdl.master.tasks.fact import Fact
 
 F = TypeVar("F", bound=Fact)
 

@@ -1,8 +1,8 @@
 """Tasks beside the training data: prepare, shards, evaluation, summaries, exports.
 
 Owns those that wait and those that are leased. They are not journaled: a restarted
-master makes them again. Called by `master.calls.leasing` and by the parts that need
-something done. Pure: `now` is an argument.
+master makes them again. Called by `master.calls.leasing`, `master.calls.lost_leases`
+and the parts that need something done. Pure: `now` is an argument.
 
 Their ids are negative, so that none is ever taken for a task of the ledger, and carry
 the master's generation, so that none is used twice.

@@ -1,17 +1,15 @@
 """The parameter servers as a worker sees them: all of them, as one.
 
-Owns the fan-out, deadlines, and in sync mode the order of calls (ticket from PS 0,
-then the others; gradients to the others, then PS 0). Called by the worker's trainer.
-Must not know what an optimizer is or how a model is built.
+Owns what is asked of which PS, deadlines, and in sync mode the order of calls (ticket
+from PS 0, then the others; gradients to the others, then PS 0). Called by the worker's
+trainer. Must not know what an optimizer is, how a model is built, nor how the PS are
+reached: `rpc.ps.calls` has the connections, and calls several PS at once.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import numpy as np
 
@@ -20,7 +18,7 @@ from elasticdl.job.heartbeats import PsView
 from elasticdl.job.tasks import Ticket
 from elasticdl.pauses import growing
 from elasticdl.proto import ps_pb2
-from elasticdl.rpc.fan_out import call_all
+from elasticdl.rpc.ps.calls import PsCalls
 from elasticdl.rpc.ps.tensors import (
     STATE,
     SYNC_WAIT_SECONDS,
@@ -43,7 +41,7 @@ from elasticdl.rpc.ps.tensors import (
     untrained_tensors,
 )
 from elasticdl.rpc.ps.view import PsCallView
-from elasticdl.rpc.ps.wire import PsStub, Tensors
+from elasticdl.rpc.ps.wire import Tensors
 from elasticdl.rpc.retry import is_transient
 from elasticdl.rpc.task_messages import ticket_to_wire
 from elasticdl.rpc.tls.identity import Identity
@@ -56,7 +54,6 @@ _SLOWEST_BYTES_PER_SECOND = 10e6  # A tenth of a 1 Gbit/s link: slower ones time
 _PUSH_TRIES = 4  # after three lost answers in a row, wait for the master's view
 _PULL_TRIES = 100  # In sync mode versions may move on between the answers of two PS.
 
-T = TypeVar("T")
 _PushAnswer = tuple[ps_pb2.PushReply, Tensors]
 _PushAnswers = list[_PushAnswer]
 _OnApplied = Callable[[int, int], None] | None
@@ -94,64 +91,53 @@ class PsClient:
         that nobody else has.
         """
         self._push_ids = PushIds(source or new_source(worker, generation))
-        self._worker = worker
-        self._generation = generation
+        self._calls = PsCalls(
+            worker=worker,
+            generation=generation,
+            token=token,
+            identity=identity,
+            lends=lends,
+            delay_seconds=delay_seconds,
+        )
         self._sync = sync
-        self._token = token
-        self._identity = identity
-        self._lends = lends
         self._first_admits = first_admits
-        self._delay_seconds = delay_seconds
-        self._lock = threading.Lock()
-        self._view = PsCallView()
         # Bytes of the values of each PS: picks one message or a stream.
         self._pull_bytes: dict[int, int] = {}
         # (generation, rewind) of the PS that the last live pull came from: versions
         # of another life of that PS mean nothing.
         self._pulled_from: dict[int, tuple[int, int]] = {}
-        self._pool: ThreadPoolExecutor | None = None
 
     def set_view(self, view: PsView) -> None:
         """Take the PS's present addresses; an older revision is ignored.
 
         Calls in flight to a PS that has moved end with RpcError.
         """
-        with self._lock:
-            old = self._view
-            if view.revision < old.revision or not view.addresses:
-                return
-            who = self._token, self._identity
-            self._view, gone = old.moved_to(view, *who, lends=self._lends)
-            stubs = self._view.stubs
-            if self._pool is None and len(stubs) > 1:
-                # One thread per PS for a pull and one for a push beside it; the
-                # first PS is called by the caller's own thread.
-                self._pool = ThreadPoolExecutor(
-                    2 * len(stubs), thread_name_prefix="ps-client"
-                )
-        for channel in gone:
-            channel.close()
+        self._calls.set_view(view)
 
     @property
     def num_ps(self) -> int:
         """Number of PS in the view; 0 before the first one."""
-        return len(self._view.stubs)
+        return len(self._calls.view.stubs)
 
     @property
     def rewind(self) -> int:
         """The rewind that calls carry."""
-        return self._view.rewind
+        return self._calls.view.rewind
+
+    def close(self) -> None:
+        """Close all connections; calls in flight end with RpcError."""
+        self._calls.close()
 
     # Start
 
     def is_initialized(self) -> list[bool]:
         """Return, by PS, whether it has parameters."""
-        view = self._require_view()
-        request = ps_pb2.InitRequest(header=self._header(view))
-        return self._each(
+        view = self._calls.require_view()
+        request = ps_pb2.InitRequest(header=self._calls.header(view))
+        return self._calls.each(
             range(len(view.stubs)),
             lambda ps: (
-                self._stub(view, ps).probe(request, timeout=CALL_SECONDS).accepted
+                self._calls.stub(view, ps).probe(request, timeout=CALL_SECONDS).accepted
             ),
         )
 
@@ -181,7 +167,7 @@ class PsClient:
         Raises RefusedError when a PS already has another layout, FencedError
         when the PS are not at `rewind` (None: any), to which the values belong.
         """
-        view = self._require_view()
+        view = self._calls.require_view()
         if rewind is not None and view.rewind != rewind:
             raise FencedError(f"values of rewind {rewind}, the PS are at {view.rewind}")
         state = state or SharedState()
@@ -189,9 +175,9 @@ class PsClient:
         def one(ps: int, optimizer_json: str) -> str:
             more = state.values.nbytes if ps == 0 else 0
             self._pull_bytes.setdefault(ps, values[ps].nbytes + more)
-            stub = self._stub(view, ps)
+            stub = self._calls.stub(view, ps)
             request = ps_pb2.InitRequest(
-                header=self._header(view),
+                header=self._calls.header(view),
                 layout_json=layout.to_json(),
                 optimizer_json=optimizer_json,
                 version=versions[ps] if versions else 0,
@@ -214,7 +200,7 @@ class PsClient:
         # while the job runs): what one PS has is taken by all, and PS 0 is asked first.
         others = range(1, len(view.stubs))
         in_force = one(0, self._in_force(view) or optimizer_json)
-        self._each(others, lambda ps: one(ps, in_force))
+        self._calls.each(others, lambda ps: one(ps, in_force))
         return in_force
 
     def _in_force(self, view: PsCallView) -> str:
@@ -222,16 +208,16 @@ class PsClient:
 
         Raises RpcError if one that is away may be the one that does.
         """
-        request = ps_pb2.InitRequest(header=self._header(view))
+        request = ps_pb2.InitRequest(header=self._calls.header(view))
 
         def ask(ps: int) -> str | RpcError:
             try:
-                stub = self._stub(view, ps)
+                stub = self._calls.stub(view, ps)
                 return stub.probe(request, timeout=CALL_SECONDS).optimizer_json
             except RpcError as error:
                 return error
 
-        answers = self._each(range(len(view.stubs)), ask)
+        answers = self._calls.each(range(len(view.stubs)), ask)
         found = [answer for answer in answers if isinstance(answer, str) and answer]
         if found:
             return found[0]
@@ -244,12 +230,14 @@ class PsClient:
 
     def pull_untrained(self) -> dict[str, Array]:
         """Return the untrained weights by variable, from PS 0."""
-        view = self._require_view()
+        view = self._calls.require_view()
         request = ps_pb2.PullRequest(
-            header=self._header(view), have_version=-1, snapshot=UNTRAINED
+            header=self._calls.header(view), have_version=-1, snapshot=UNTRAINED
         )
         # Of no size that is known: a stream, which may take as long as it moves.
-        _, tensors = self._stub(view, 0).pull(request, size=0, timeout=CALL_SECONDS)
+        _, tensors = self._calls.stub(view, 0).pull(
+            request, size=0, timeout=CALL_SECONDS
+        )
         return untrained_of(tensors)
 
     def pull(
@@ -265,7 +253,7 @@ class PsClient:
         all PS are of one version; only a snapshot needs `ticket` (ModelVersion).
         """
         for attempt in range(_PULL_TRIES):
-            view = self._require_view()
+            view = self._calls.require_view()
             if snapshot:
                 return self._pull_all(view, None, snapshot, ticket_to_wire(ticket))
             if not self._sync or len(view.stubs) == 1:
@@ -286,7 +274,7 @@ class PsClient:
         snapshot: str,
         ticket: ps_pb2.Ticket | None,
     ) -> PulledValues:
-        answers = self._each(
+        answers = self._calls.each(
             range(len(view.stubs)),
             lambda ps: self._pull_one(view, ps, have, snapshot, ticket),
         )
@@ -298,7 +286,7 @@ class PsClient:
         """Pull PS 0, then the others at its version; None if they are ahead of it."""
         first = self._pull_one(view, 0, have, "", None)
         ticket = first[0].ticket
-        others = self._each(
+        others = self._calls.each(
             range(1, len(view.stubs)),
             lambda ps: self._pull_one(view, ps, have, "", ticket),
         )
@@ -322,13 +310,13 @@ class PsClient:
             and self._pulled_from.get(ps) == life
         )
         request = ps_pb2.PullRequest(
-            header=self._header(view),
+            header=self._calls.header(view),
             have_version=have[ps] if known and have is not None else -1,
             snapshot=snapshot,
             ticket=ticket,
         )
         size = self._pull_size(ps)
-        reply, tensors = self._stub(view, ps).pull(
+        reply, tensors = self._calls.stub(view, ps).pull(
             request, size=size, timeout=self._seconds(size)
         )
         if not snapshot:
@@ -359,11 +347,11 @@ class PsClient:
         `order.pull` the answer brings the values after it: one way instead of two.
         `on_applied` hears of a PS and its version when that one has answered.
         """
-        view = self._require_view()
+        view = self._calls.require_view()
 
         def one(ps: int) -> _PushAnswer:
             request = ps_pb2.PushRequest(
-                header=self._header(view),
+                header=self._calls.header(view),
                 source=order.push_id.source,
                 number=order.push_id.number,
                 version=order.versions[ps],
@@ -380,7 +368,7 @@ class PsClient:
                 tensors[STATE] = order.state.values
             size = sum(tensor.nbytes for tensor in tensors.values())
             back = self._pull_size(ps) if request.pull else 0
-            stub = self._stub(view, ps)
+            stub = self._calls.stub(view, ps)
             seconds = self._seconds(size + back)
             answer = self._until_made(
                 lambda: stub.push(request, tensors, size=back, timeout=seconds), view
@@ -392,14 +380,14 @@ class PsClient:
         every = range(len(view.stubs))
         if self._sync:
             # The others hold the gradient before PS 0 may name it in a ticket.
-            others = self._each(every[1:], one)
+            others = self._calls.each(every[1:], one)
             answers = [one(0), *others]
         elif self._first_admits and len(every) > 1:
             first = one(0)
-            others = self._each(every[1:], one) if first[0].accepted else []
+            others = self._calls.each(every[1:], one) if first[0].accepted else []
             answers = [first, *others]
         else:
-            answers = self._each(every, one)
+            answers = self._calls.each(every, one)
         replies = [reply for reply, _ in answers]
         refused = [reply for reply in replies if not reply.accepted]
         return Pushed(
@@ -417,7 +405,7 @@ class PsClient:
             return None
         got = [(as_pull(first), self._brought_by(0, tensors))]
         if self._sync:
-            got += self._each(
+            got += self._calls.each(
                 range(1, len(view.stubs)),
                 lambda ps: self._pull_one(view, ps, None, "", first.ticket),
             )
@@ -448,7 +436,7 @@ class PsClient:
                     not self._sync
                     or not is_transient(error)
                     or failures == _PUSH_TRIES
-                    or self._view is not view
+                    or self._calls.view is not view
                 ):
                     raise
                 time.sleep(growing(failures, first=0.05, most=1.0))
@@ -456,45 +444,6 @@ class PsClient:
                 if answer[0].accepted or answer[0].reason != WAITING:
                     return answer
 
-    def close(self) -> None:
-        """Close all connections; calls in flight end with RpcError."""
-        with self._lock:
-            view, self._view = self._view, PsCallView(revision=self._view.revision)
-            pool, self._pool = self._pool, None
-        for channel in view.channels:
-            if channel is not None:
-                channel.close()
-        if pool is not None:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-    def _header(self, view: PsCallView) -> ps_pb2.RequestHeader:
-        return ps_pb2.RequestHeader(
-            worker=self._worker, generation=self._generation, rewind=view.rewind
-        )
-
-    def _require_view(self) -> PsCallView:
-        view = self._view
-        if not view.stubs:
-            raise RpcError("no PS is known yet; wait for the master's view")
-        return view
-
-    def _stub(self, view: PsCallView, ps: int) -> PsStub:
-        stub = view.stubs[ps]
-        if stub is None:
-            raise RpcError(f"ps-{ps} is away; wait for the master's next view")
-        if self._delay_seconds:
-            time.sleep(self._delay_seconds)
-        return stub
-
     def _seconds(self, size: int) -> float:
         waiting = SYNC_WAIT_SECONDS if self._sync else 0.0
         return CALL_SECONDS + waiting + size / _SLOWEST_BYTES_PER_SECOND
-
-    def _each(self, numbers: Sequence[int], call: Callable[[int], T]) -> list[T]:
-        """Call all PS concurrently; wait for all, then raise the first error."""
-        if not numbers:
-            return []
-        pool = self._pool
-        if pool is None or len(numbers) == 1:
-            return [call(number) for number in numbers]
-        return call_all(pool, numbers, call)

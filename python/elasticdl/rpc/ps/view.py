@@ -1,6 +1,7 @@
 """Where the parameter servers are, and the connections to them.
 
-Owns which connections live on when the PS move. Used by `rpc.ps.client` alone.
+Owns which connections live on when the PS move. Used by `rpc.ps.calls`, which replaces
+it, and by `rpc.ps.client`, which reads it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.shows import Shows
 from elasticdl.worker.tasks.records import LoadedTask
-from elasticdl.worker.tasks.stream import TaskStream, failure, storage_away, with_trace
+from elasticdl.worker.tasks.reports import failure, storage_away, with_trace
+from elasticdl.worker.tasks.stream import TaskStream
 from elasticdl.worker.trainer import NanLossError
 
 log = logging.getLogger(__name__)

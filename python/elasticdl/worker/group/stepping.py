@@ -18,7 +18,7 @@ from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.plan import GroupTask, Outcome, StepPlan, share, shares
 from elasticdl.worker.group.position import GroupParts, Position
 from elasticdl.worker.group.step import Floats, Ready, ShareBatches
-from elasticdl.worker.tasks.stream import failure, with_trace
+from elasticdl.worker.tasks.reports import failure, with_trace
 from elasticdl.worker.trainer import BatchDone, NanLossError
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from elasticdl.job.words import WorkerPhase
 from elasticdl.rpc.retry import retry
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.errands import Errands
-from elasticdl.worker.tasks.stream import failure
+from elasticdl.worker.tasks.reports import failure
 
 log = logging.getLogger(__name__)
 

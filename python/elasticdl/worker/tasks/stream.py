@@ -4,20 +4,17 @@ Owns the talk with the master about tasks: the next tasks, whose records are rea
 the one before is trained, and reports that are sent until acknowledged, in the call
 that leases the next tasks where there is one. How many at a time is said by `ahead`,
 which takes from the answers how often the master has time for a call. An
-unreachable master is waited for; it never means that there is no more work. Called by
-the loop. Must not import TensorFlow.
+unreachable master is waited for; it never means that there is no more work. What a
+report says is in `reports`. Called by the loop. Must not import TensorFlow.
 """
 
 from __future__ import annotations
 
 import logging
-import textwrap
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from elasticdl.errors import (
     BadRecordError,
@@ -32,7 +29,6 @@ from elasticdl.job.tasks import (
     LeaseRequest,
     ReplicaId,
     Task,
-    TaskOutcome,
     TaskReport,
     TaskType,
 )
@@ -40,6 +36,7 @@ from elasticdl.pauses import growing
 from elasticdl.worker.tasks.ahead import Ahead
 from elasticdl.worker.tasks.outbox import Outbox
 from elasticdl.worker.tasks.records import LoadedTask
+from elasticdl.worker.tasks.reports import failure, returned, storage_away, with_trace
 
 log = logging.getLogger(__name__)
 
@@ -445,55 +442,6 @@ class TaskStream:
         elif number > self._steps_wait_since:
             # Else it may be of before the evaluation that another answer told of.
             self._steps_wait = False
-
-
-def with_trace(message: str, error: BaseException) -> str:
-    """Return a one-line message with an indented stack trace below it.
-
-    Indented, since a trace at the margin of a log is one that nobody has caught.
-    """
-    trace = "".join(traceback.format_exception(error))
-    return f"{message}\n{textwrap.indent(trace.rstrip(), '    ')}"
-
-
-def returned(task: Task, records_done: int = 0) -> TaskReport:
-    """Return the report that hands a task back undone."""
-    return TaskReport(
-        task_id=task.task_id,
-        lease_id=task.lease_id,
-        outcome=TaskOutcome.RETURNED,
-        records=records_done,
-    )
-
-
-def storage_away(task: Task, why: str) -> TaskReport:
-    """Return the report that hands a task back until storage answers again."""
-    return replace(returned(task), error=why)
-
-
-def failure(
-    task: Task,
-    error: str,
-    *,
-    fatal: bool = False,
-    exit_code: ExitCode = ExitCode.JOB_FAILED,
-) -> TaskReport:
-    """Return the report of a task that failed.
-
-    Args:
-        task: The task.
-        error: One line; a trace may follow it.
-        fatal: More tries are useless.
-        exit_code: What the job ends with, should it end by this failure.
-    """
-    return TaskReport(
-        task_id=task.task_id,
-        lease_id=task.lease_id,
-        outcome=TaskOutcome.FAILED,
-        error=error,
-        fatal=fatal,
-        exit_code=exit_code,
-    )
 
 
 def _pause(tries: int) -> float:

@@ -24,6 +24,7 @@ from elasticdl.job.values.document import ValuesFile
 from elasticdl.master.assembly import assemble
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.calls.lost_leases import LostLeases
 from elasticdl.master.course.watchdog import Watchdog
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue_plan import QueuePlan
@@ -83,6 +84,7 @@ class Crowd:
         self.job = master.job
         self.servicer = master.servicer
         self.leasing = Leasing(self.job, MasterMetrics())
+        self.lost_leases = LostLeases(self.job, MasterMetrics())
         self.heartbeats = Heartbeats(self.job, self.leasing)
         self.membership = self.job.parts.membership
         self.table = self.job.parts.table
@@ -161,7 +163,7 @@ class Crowd:
             self.membership.overdue(now=NOW)
             table.never_seen(now=NOW)
             table.due(now=NOW)
-            self.leasing.expire(now=NOW)
+            self.lost_leases.expire(now=NOW)
             table.next_time()
 
         look()  # the first one after changes looks at all

@@ -9,7 +9,7 @@ from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import JobState
-from elasticdl.master.calls.leasing import most_deaths
+from elasticdl.master.calls.lost_leases import most_deaths
 from elasticdl.master.course import watchdog
 from elasticdl.master.course.watchdog import (
     STILL_STARTS,
@@ -19,7 +19,7 @@ from elasticdl.master.course.watchdog import (
     judge,
     look_at,
 )
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.audit import audit
 
 LOOK = Look(moved=(1,), bound=600.0, waits_for="a PS", can_go_back=True)
@@ -102,7 +102,7 @@ def test_a_task_that_no_worker_brings_on_is_named_and_ends_the_job(rig) -> None:
             await let_time_pass(rig, master)
             await rig.until(lambda: parts.ledger.rewinds == 1)
             await rig.until(lambda: not parts.holder.rewinding)
-            cause = parts.ledger.newest_of(facts.RewindFact).cause
+            cause = parts.ledger.newest_of(model_facts.RewindFact).cause
             assert cause.startswith("nothing has moved for 20 s: worker-")
             assert cause.endswith("train.csv records 0 to 8 and makes no step")
             await let_time_pass(rig, master)

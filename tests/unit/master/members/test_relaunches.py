@@ -17,7 +17,7 @@ from elasticdl.master.members.relaunch_rules import (
     StartReplacement,
 )
 from elasticdl.master.members.relaunches import Relaunches
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.base import ReplicaKey
 
@@ -127,7 +127,7 @@ def test_a_ps_that_is_lost_before_each_checkpoint_fails_the_job(ledger, cause) -
 def test_a_ps_that_got_to_a_checkpoint_between_is_forgiven(ledger) -> None:
     past = Past(ledger, spec(everySeconds=60.0))
     for n in range(4 * PS_CRASHES):
-        ledger.record(facts.CheckpointFact(version=n + 1, dir=""))
+        ledger.record(model_facts.CheckpointFact(version=n + 1, dir=""))
         ended = past.ends(Role.PS, at=100.0 * n, reason=ExitReason.OOM_KILLED)
         assert isinstance(ended, StartReplacement)
 

@@ -19,7 +19,7 @@ from elasticdl.master.model.checkpoint_requests import COPY_SECONDS, STILL_SECON
 from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.holding import Holding
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.ledger import Ledger
 
 from tests.unit.checkpoint.test_shelf import write
@@ -306,7 +306,7 @@ def test_checkpoints_of_a_folder_before_are_gone_back_to_and_left_where_they_are
 
     async def main() -> None:
         ledger = Ledger.open(here.journal_dir, now=0.0)
-        ledger.record(facts.CheckpointFact(version=9, dir=str(newer)))
+        ledger.record(model_facts.CheckpointFact(version=9, dir=str(newer)))
         checkpoints = Checkpoints(
             SPEC, here, ledger, Signals(1), holding=Holding(1), course=course
         )

@@ -16,7 +16,7 @@ from elasticdl.master.model import callbacks, evaluation
 from elasticdl.master.model.callbacks import Action, ScaleLearningRate
 from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.master.tasks.side_tasks import SideTasks
@@ -74,7 +74,9 @@ class Course:
         self.side.finish(task.lease_id)
         self.rounds.done(task, TaskReport(**report), now=1.0)
         if task.move:  # as master.calls.leasing records it
-            moved = facts.ExportFact(target=task.target, paths=(), round=task.round)
+            moved = model_facts.ExportFact(
+                target=task.target, paths=(), round=task.round
+            )
             self.ledger.record(moved)
 
     def measure(self, accuracy: float, *, version: int) -> Task | None:
@@ -249,7 +251,7 @@ def evaluated(course: Course) -> list[Evaluated]:
 def test_no_more_results_are_kept_than_a_restarted_master_reads_back(
     ledger, monkeypatch
 ) -> None:
-    monkeypatch.setattr(facts.EvaluationFact, "KEPT", 5)
+    monkeypatch.setattr(model_facts.EvaluationFact, "KEPT", 5)
     course = Course(ledger, [])
     for number in range(8):
         course.evaluate(float(number), version=number)
@@ -508,7 +510,7 @@ def test_a_round_whose_model_is_kept_twice_is_over_when_both_are_written(
 def test_a_journal_of_models_that_were_written_at_once_says_which_one_is_the_best(
     ledger, tmp_path
 ) -> None:
-    fact = facts.EvaluationFact(
+    fact = model_facts.EvaluationFact(
         version=4, metrics={"accuracy": 0.7}, records=8, seconds=1.0, time=1.0,
         why="test", number=1_000_001, kept=True,
     )  # fmt: skip

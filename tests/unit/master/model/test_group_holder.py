@@ -18,7 +18,8 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import LeaseRequest, ReplicaId, TaskOutcome, TaskReport
 from elasticdl.job.words import EndCause, ExitReason, ReplicaState
 from elasticdl.master.assembly import assemble
-from elasticdl.master.calls.leasing import UNNAMED_SECONDS, Leasing, most_deaths
+from elasticdl.master.calls.leasing import UNNAMED_SECONDS, Leasing
+from elasticdl.master.calls.lost_leases import LostLeases, most_deaths
 from elasticdl.master.course.watchdog import look_at
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
@@ -450,7 +451,7 @@ def test_members_that_hang_at_a_task_fail_the_job_with_its_records_in_the_end(
 ) -> None:
     """Others are left who go on with it, and hang in their turn."""
     membership, members = master.job.parts.membership, group_of(master, 3)
-    leasing = Leasing(master.job, MasterMetrics())
+    lost_leases = LostLeases(master.job, MasterMetrics())
     master.lease(members[0])
     lost = 0
     while not master.job.ending:
@@ -461,7 +462,7 @@ def test_members_that_hang_at_a_task_fail_the_job_with_its_records_in_the_end(
         # The leader and others, as it comes.
         hung = members.pop(lost % 2)
         membership.give_up_on(hung, EndCause.HUNG, now=master.clock())
-        leasing.recover(hung, EndCause.HUNG, now=master.clock())
+        lost_leases.recover(hung, EndCause.HUNG, now=master.clock())
         master.holder.lost(hung, now=master.clock())
         master.turn()
         master.level(*members)
@@ -475,7 +476,9 @@ def test_a_member_that_is_killed_says_nothing_of_the_task(master: Master) -> Non
     lease = master.lease(leader)
     leader.enter(ReplicaState.ENDED, now=master.clock())
     leader.ended = ExitReason.KILLED
-    Leasing(master.job, MasterMetrics()).recover(leader, "killed", now=master.clock())
+    LostLeases(master.job, MasterMetrics()).recover(
+        leader, "killed", now=master.clock()
+    )
     queue = master.ledger.queue
     assert queue is not None
     assert queue.leased[lease].task.deaths == 0

@@ -9,7 +9,7 @@ from elasticdl.job.spec.job import JobSpec, UpdateMode
 from elasticdl.job.tasks import ReplicaId, Task, TaskType
 from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.master.course.watchdog import look_at
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.audit import audit
 
 RECORDS = 64
@@ -99,7 +99,7 @@ def test_values_on_their_way_have_time_for_their_bytes(rig) -> None:
             assert look_at(master.job).bound == before + 1060.0
             parts.holder.tick(now=asked + 1061.0)
             assert parts.ledger.rewinds == 1
-            cause = parts.ledger.newest_of(facts.RewindFact).cause
+            cause = parts.ledger.newest_of(model_facts.RewindFact).cause
             assert cause == "no worker handed values to ps-1 in 1060 s"
 
     rig.run(story, checkpoint__every_seconds=0)

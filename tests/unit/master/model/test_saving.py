@@ -11,7 +11,7 @@ from elasticdl.errors import ExitCode
 from elasticdl.job.tasks import Task, TaskType
 from elasticdl.job.words import JobState
 from elasticdl.master.model import checkpoint_requests
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.telling import status
 
@@ -212,8 +212,8 @@ def test_after_a_rewind_at_the_end_the_last_evaluation_and_export_are_of_the_new
         assert report.status is JobState.SUCCEEDED
         assert len(rig.world.trained) > trained
         assert report.exports == ["/out/final"]
-        rounds = parts.ledger.all_of(facts.EvaluationFact)
-        exports = parts.ledger.all_of(facts.ExportFact)
+        rounds = parts.ledger.all_of(model_facts.EvaluationFact)
+        exports = parts.ledger.all_of(model_facts.ExportFact)
         points = {rounds[-1].point, *(fact.point for fact in exports)}
         assert points == {shelf.resolve(first_dir(rig))[1].position["point"]}
         assert_has_everything(rig, report)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.job.words import JobState
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.audit import audit, to_json
 from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.ledger import Ledger, Made
@@ -70,10 +70,10 @@ def test_a_right_journal_is_right(tmp_path):
 
 def group_round(*members):
     """Note a round of workers, by (generation, index)."""
-    data = facts.GroupRoundFact(
+    data = model_facts.GroupRoundFact(
         number=1,
         members=tuple(
-            facts.GroupMemberFact(number=number, index=index, address="", since=1)
+            model_facts.GroupMemberFact(number=number, index=index, address="", since=1)
             for number, index in members
         ),
         begins=True,

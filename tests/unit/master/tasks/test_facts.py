@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from elasticdl.errors import JournalError
 from elasticdl.job import words
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
+from elasticdl.master.tasks.fact import Fact, StateFact
 from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.master.tasks.ledger import Ledger
 
@@ -143,8 +144,9 @@ STORED = {
 def test_each_kind_is_in_the_one_list_and_has_an_example_here():
     concrete = {
         of
-        for name, of in inspect.getmembers(facts, inspect.isclass)
-        if issubclass(of, facts.Fact) and of is not facts.Fact and name[0] != "_"
+        for module in (facts, model_facts)
+        for _, of in inspect.getmembers(module, inspect.isclass)
+        if issubclass(of, Fact) and of not in {Fact, StateFact}
     }
     assert set(facts.KINDS) == concrete
     assert len(facts.KINDS) == len(concrete)
@@ -196,7 +198,7 @@ def test_metrics_that_are_no_numbers_come_back_as_such(tmp_path):
     first.close()
     again = Ledger.open(tmp_path, now=2.0)
     again.close()
-    assert math.isnan(again.newest_of(facts.EvaluationFact).metrics["loss"])
+    assert math.isnan(again.newest_of(model_facts.EvaluationFact).metrics["loss"])
 
 
 def test_a_field_of_a_later_version_is_passed_over():
@@ -227,8 +229,8 @@ def test_what_this_version_cannot_read_is_refused_with_a_sentence(kind, stored, 
 def test_the_newest_is_that_of_the_name_or_of_all_if_no_name_is_given(tmp_path):
     ledger = Ledger.open(tmp_path, now=1.0)
     for name in ("ps-0", "ps-1", "ps-0"):
-        ledger.record(facts.MissingFact(name=name, ranges=((1, 2),)))
-    assert ledger.newest_of(facts.MissingFact).name == "ps-0"
-    assert ledger.newest_of(facts.MissingFact, "ps-1").name == "ps-1"
-    assert ledger.newest_of(facts.MissingFact, "ps-2") is None
+        ledger.record(model_facts.MissingFact(name=name, ranges=((1, 2),)))
+    assert ledger.newest_of(model_facts.MissingFact).name == "ps-0"
+    assert ledger.newest_of(model_facts.MissingFact, "ps-1").name == "ps-1"
+    assert ledger.newest_of(model_facts.MissingFact, "ps-2") is None
     ledger.close()

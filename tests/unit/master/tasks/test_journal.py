@@ -12,7 +12,7 @@ import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.errors import JournalError, SupersededError
 from elasticdl.job.words import JobState
-from elasticdl.master.tasks import facts, journal_files
+from elasticdl.master.tasks import facts, journal_files, model_facts
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.journal_files import read_events
@@ -301,7 +301,7 @@ def test_a_journal_of_format_1_is_gone_on_with(tmp_path):
         "worker-3",
         "ps-0",
     }
-    assert ledger.newest_of(facts.LostUpdatesFact).count == 7
+    assert ledger.newest_of(model_facts.LostUpdatesFact).count == 7
     assert ledger.finish(27, records=4, steps=1, now=2000.0)
     while leased := ledger.lease(0, now=2000.0, lease_seconds=60.0):
         records = leased.task.records
@@ -395,7 +395,7 @@ def test_a_rewind_and_its_note_come_back_together_or_not_at_all(tmp_path):
     run(ledger.commit())
     answered = newest(tmp_path / "whole").stat().st_size
     ledger.rewind(position, applied={}, cause="ps-0 was lost", now=4.0)
-    ledger.record(facts.RewindFact(dir="/x/version-9", version=9))
+    ledger.record(model_facts.RewindFact(dir="/x/version-9", version=9))
     closed(ledger)
     whole = newest(tmp_path / "whole").read_bytes()
     for end in range(answered, len(whole) + 1):
@@ -404,9 +404,8 @@ def test_a_rewind_and_its_note_come_back_together_or_not_at_all(tmp_path):
         (torn / "00000001.jsonl").write_bytes(whole[:end])
         again = Ledger.open(torn, now=5.0)
         again.close()
-        assert (
-            again.rewinds == len(again.all_of(facts.RewindFact)) == (end == len(whole))
-        )
+        noted = len(again.all_of(model_facts.RewindFact))
+        assert again.rewinds == noted == (end == len(whole))
         shutil.rmtree(torn)
 
 

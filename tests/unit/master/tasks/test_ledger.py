@@ -7,7 +7,7 @@ import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.errors import JournalError
 from elasticdl.job.words import JobState
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.audit import audit, to_json
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue_plan import QueuePlan
@@ -64,8 +64,8 @@ def test_restart_is_a_replay_of_the_same_events(tmp_path):
     work(first, count=5)
     held = first.lease(1, now=4.0, lease_seconds=60.0)
     index, generation = first.next_worker_index(), first.next_generation()
-    first.record(facts.CheckpointFact(version=2, dir="/x/version-2"))
-    first.record(facts.CheckpointFact(version=3, dir="/x/version-3"))
+    first.record(model_facts.CheckpointFact(version=2, dir="/x/version-2"))
+    first.record(model_facts.CheckpointFact(version=3, dir="/x/version-3"))
     first.record(facts.SkippedFact(worker="worker-0", batches=3))
     closed(first)
     second = opened(tmp_path)
@@ -73,8 +73,8 @@ def test_restart_is_a_replay_of_the_same_events(tmp_path):
     assert (first.generation, second.generation) == (1, 2)
     assert second.next_worker_index() == index + 1
     assert second.next_generation() == generation + 1
-    assert second.all_of(facts.CheckpointFact) == [
-        facts.CheckpointFact(version=3, dir="/x/version-3")
+    assert second.all_of(model_facts.CheckpointFact) == [
+        model_facts.CheckpointFact(version=3, dir="/x/version-3")
     ]
     assert second.all_of(facts.SkippedFact) == [
         facts.SkippedFact(worker="worker-0", batches=3)
@@ -120,7 +120,7 @@ def test_compaction_keeps_state_and_history(tmp_path):
     async def busy():
         for _ in range(12):
             work(ledger, count=1)
-            ledger.record(facts.UndoneFact(rounds=(ledger.queue.done_tasks,)))
+            ledger.record(model_facts.UndoneFact(rounds=(ledger.queue.done_tasks,)))
             await ledger.commit()
             await ledger.compact_if_needed(limit=500)
         await ledger.commit()
@@ -131,7 +131,7 @@ def test_compaction_keeps_state_and_history(tmp_path):
     assert len(list(tmp_path.glob("*.jsonl.gz"))) > 1
     again = opened(tmp_path)
     assert again.queue.state() == ledger.queue.state()
-    assert again.all_of(facts.UndoneFact) == ledger.all_of(facts.UndoneFact)
+    assert again.all_of(model_facts.UndoneFact) == ledger.all_of(model_facts.UndoneFact)
     work(again)
     again.record(facts.JobStateFact(state=JobState.SUCCEEDED))
     closed(again)

@@ -12,7 +12,7 @@ from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.table import MemberTable
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.base import ReplicaKey
 
@@ -124,14 +124,16 @@ def test_counts_and_times_of_relaunches_outlive_what_is_listed(tmp_path):
 def test_sums_do_not_shrink_when_a_master_is_restarted(tmp_path):
     ledger = Ledger.open(tmp_path, now=1.0)
     for _ in range(12_000):
-        ledger.record(facts.LostUpdatesFact(ps="ps-0", count=2))
+        ledger.record(model_facts.LostUpdatesFact(ps="ps-0", count=2))
         ledger.record(facts.SkippedFact(worker="worker-0", batches=1))
         ledger.record(facts.RunFact(time=1.0))
     asyncio.run(ledger._journal.compact(ledger._state))
     ledger.close()
     again = Ledger.open(tmp_path, now=2.0)
     again.close()
-    assert sum(fact.count for fact in again.all_of(facts.LostUpdatesFact)) == 24_000
+    assert (
+        sum(fact.count for fact in again.all_of(model_facts.LostUpdatesFact)) == 24_000
+    )
     assert sum(fact.batches for fact in again.all_of(facts.SkippedFact)) == 12_000
     assert again.count_of(facts.RunFact) == 12_000
 

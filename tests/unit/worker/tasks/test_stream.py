@@ -17,7 +17,8 @@ from elasticdl.job.tasks import (
 )
 from elasticdl.worker.tasks import stream as task_stream
 from elasticdl.worker.tasks.records import LoadedTask
-from elasticdl.worker.tasks.stream import TaskStream, failure
+from elasticdl.worker.tasks.reports import failure
+from elasticdl.worker.tasks.stream import TaskStream
 
 SECONDS = 20.0
 
