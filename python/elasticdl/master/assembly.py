@@ -230,6 +230,7 @@ def _make_job(
         signals,
         side,
         pins=holding.pins,
+        begins_at=start.origin.version,
         now=now,
     )
     around = Around(table, ledger, signals, side, checkpoints, rounds, start.origin)

@@ -62,12 +62,14 @@ class Rounds:
         side: SideTasks,
         *,
         pins: int,
+        begins_at: int = 0,
         now: float,
     ) -> None:
         """Restore the results of earlier masters.
 
         `pins`: how many replicas keep a snapshot for a round; 0: workers evaluate what
-        they have.
+        they have. `begins_at`: the version of the checkpoint that the job begins with;
+        the job that wrote it has measured the multiples before.
         """
         self._ledger = ledger
         self._signals = signals
@@ -100,7 +102,7 @@ class Rounds:
             spec.evaluation,
             job_started=ledger.started,
             now=now,
-            version=max((past.result.version for past in self._past), default=0),
+            version=max([begins_at, *(past.result.version for past in self._past)]),
             epochs_done=max(epochs, default=0),
         )
         self._number = ledger.generation * 1_000_000

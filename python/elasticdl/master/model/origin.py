@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 class Origin:
     """The checkpoint that a job starts from; `dir` is "" for none.
 
-    `bytes`: of all its shards; 0 where a master before this one noted none.
+    `bytes`: of all its shards, and its `version`; 0 where a master before this one
+    noted none.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Origin:
         self._dropped = list(same.dropped) if same else []
         self.dir = same.dir if same else ""
         self.bytes = same.bytes if same else 0
+        self.version = same.version if same else 0
         if not given:
             return
         if ledger.all_of(model_facts.BegunFact):
@@ -85,12 +87,14 @@ class Origin:
 
     def _take(self, path: Path, manifest: Manifest) -> None:
         self.dir, self.bytes = str(path), manifest.total_bytes
+        self.version = manifest.version
         self._ledger.record(
             model_facts.InitFromFact(
                 given=self._given,
                 dir=self.dir,
                 bytes=self.bytes,
                 dropped=tuple(self._dropped),
+                version=self.version,
             )
         )
 

@@ -34,6 +34,7 @@ class InitFromFact(StateFact):
     dir: str
     bytes: int = 0
     dropped: tuple[str, ...] = ()  # newer ones that could not be loaded
+    version: int = 0
 
 
 class BegunFact(Fact):

@@ -71,6 +71,27 @@ def test_a_checkpoint_on_a_volume_that_is_away_at_the_start_is_waited_for(
     assert (origin.dir, left) == (given, [])
 
 
+@pytest.mark.parametrize("job", [{}, {"strategy": "local", "worker__replicas": 1}])
+def test_a_job_that_begins_between_two_multiples_evaluates_at_the_next_one(
+    rig, job
+) -> None:
+    async def story(rig) -> None:
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        first, *_ = [one.version for one in report.evaluations]
+        assert first >= 12
+
+    begins_at = checkpoint_of(rig.root / "old", 9)
+    rig.run(
+        story,
+        checkpoint__init_from=begins_at,
+        evaluation__every_steps=4,
+        data__validation="test.csv",
+        **job,
+    )
+
+
 @pytest.mark.parametrize("kind", ["evaluate", "predict"])
 def test_evaluate_and_predict_take_the_next_older_checkpoint_for_a_damaged_one(
     rig, kind

@@ -98,6 +98,7 @@ STORED = {
         "dir": "/c/version-3",
         "bytes": 9,
         "dropped": ["/c/version-4"],
+        "version": 3,
     },
     ("begun", ""): {"time": 4.0},
     ("checkpoint", ""): {"name": "newest", "version": 3, "dir": "/c/version-3"},
