@@ -241,6 +241,9 @@ class Sampled(keras.layers.Layer):
         return drawn
 
 """
+ALIKE = LAYERS.format(options="", middle="").replace(
+    "Dense(3", 'Dense(3, kernel_initializer="zeros"'
+)
 REFUSED = [
     (adding("a sum in training alone", SUM), "loss 1 of 1 that layers add"),
     (adding("a product of means in training alone", PRODUCT), "expected their mean"),
@@ -254,6 +257,10 @@ REFUSED = [
      "their mean"),
     (Case("root of a mean", loss="lambda y, p: keras.ops.sqrt(keras.ops.mean((p[:, 0] "
           "- keras.ops.cast(y, 'float32')) ** 2))"), "set strategy: local"),
+    (Case("pairs of predictions that are all alike at first", layers=ALIKE,
+          loss="lambda y, p: keras.ops.mean((p[:, 0] - keras.ops.cast(y, 'float32')) "
+          "** 2) + keras.ops.mean((p[:, None, 0] - p[None, :, 0]) ** 2)"),
+     "the loss of a batch of .* expected their mean"),
     (Case("Dice, of labels that are all 0", feed="pictures without the thing",
           loss="keras.losses.Dice()"), "the loss of a batch of .* expected their mean"),
     (Case("weighted function", before=WEIGHTED_FUNCTION, feed="weighted"),

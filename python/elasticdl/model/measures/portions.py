@@ -5,9 +5,9 @@ what each portion's loss weighs, and which state is a count. Called by the worke
 strategy allReduce, before they train and in their step. Changes no variable.
 
 What Keras divides a loss by is known for its own losses. Of anything else a batch is
-tried, whole and in two portions, also with labels, or features, that make these unlike:
-what is no mean over records is refused, since it would train another model on two
-workers than on one.
+tried, whole and in two portions, also with labels, features or predictions that make
+these unlike (`measures.spread`): what is no mean over records is refused, since it
+would train another model on two workers than on one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from keras.src.losses.loss import apply_mask
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.masks import masks_of
+from elasticdl.model.measures.spread import draws, spread
 from elasticdl.model.measures.targets import Weighted, parted
 from elasticdl.model.state import is_seed, layers_of, non_trainable
 from elasticdl.model.tracing import GraphFunction
@@ -123,22 +124,30 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     seeds = [v.variable for v in non_trainable(definition.model).own if is_seed(v)]
     added: list[Any] = []
 
-    def one(features: Any, labels: Any, draw: Any = 0) -> Any:
+    def one(features: Any, labels: Any, draw: Any = 0, by_record: Any = None) -> Any:
         # Regularisers ask the scope for the values.
         values = [(v, v.value) for v in definition.model.trainable_variables]
         values += [(v, v.value + tf.cast(draw, v.value.dtype)) for v in seeds]
         with keras.StatelessScope(values, collect_losses=True):
             out = definition.call(features, training=False)
+            if by_record is not None:
+                out = spread(out, by_record)
             loss = definition.training_loss(features, labels, out)
             weight = definition.loss_divisor(labels, out)
             added[:] = definition.model.losses
             return loss, tf.constant(-1.0) if weight is None else weight
+
+    def one_apart(given: Any, labels: Any, draw: Any = 0) -> Any:
+        return one(given[0], labels, draw, by_record=given[1])
 
     traced = GraphFunction(one, reduce_retracing=True)
     bound = _ROUNDING_16 if _is_16_bits(definition.model) else _ROUNDING
     _refuse_differing(traced, features, labels, bound=bound, told=logging.WARNING)
     for unlike in _unlike(features, labels, adds=bool(added)):
         _refuse_differing(traced, *unlike, bound=bound)
+    rows = tf.nest.flatten(features)[0].shape[0]
+    traced = GraphFunction(one_apart, reduce_retracing=True)
+    _refuse_differing(traced, (features, draws(rows)), labels, bound=bound)
 
 
 def _refuse_differing(
@@ -161,8 +170,8 @@ def _refuse_differing(
     ]
     expected = float(np.average(found, weights=weights))
     loss = float(whole[0])
-    draws = [float(traced(features, labels, tf.constant(n))[0]) for n in range(_DRAWS)]
-    drawn = _DRAWN * (max(draws) - min(draws))
+    again = [float(traced(features, labels, tf.constant(n))[0]) for n in range(_DRAWS)]
+    drawn = _DRAWN * (max(again) - min(again))
     if not np.isfinite([loss, expected, drawn]).all() or np.isclose(
         loss, expected, rtol=bound, atol=1e-6 + drawn
     ):

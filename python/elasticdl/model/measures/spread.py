@@ -1,0 +1,63 @@
+"""Predictions that differ from record to record, before the first step has made them.
+
+Owns how outputs are moved apart without leaving what they may be: a probability stays
+one. Called by `model.measures.portions`, which tries a loss with them: of a new model
+all predictions are much alike, and a loss over pairs of records cannot be told from a
+mean over records by these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from elasticdl.model.measures.masks import with_mask_of
+
+_SEED = 7
+_CLOSE = 1e-3  # that numbers add up to one in float16 too
+_LEAST, _MOST = 0.02, 0.98  # of what probabilities are mixed with
+
+
+def draws(rows: int) -> tf.Tensor:
+    """Return a number between -1 and 1 for each record; to be cut as they are."""
+    drawn = np.random.default_rng(_SEED).uniform(-1.0, 1.0, rows)
+    return tf.constant(drawn, tf.float32)
+
+
+def spread(outputs: Any, by_record: tf.Tensor) -> Any:
+    """Return outputs of a model, moved by the number of their record."""
+    return tf.nest.map_structure(lambda one: _spread(one, by_record), outputs)
+
+
+def _spread(output: Any, by_record: tf.Tensor) -> Any:
+    if not isinstance(output, tf.Tensor) or not output.dtype.is_floating:
+        return output
+    if not output.shape.rank:
+        return output
+    values = tf.cast(output, tf.float32)
+    # By record alone: the others are not the same ones in a portion.
+    flat = tf.reshape(values, [tf.shape(by_record)[0], -1])
+    # Columns of a record go different ways.
+    numbers = 1.0 + tf.range(tf.shape(flat)[1], dtype=tf.float32)
+    moves = tf.sin(numbers * (3.0 + 7.0 * by_record[:, tf.newaxis]))
+    least = tf.reduce_min(flat, -1, keepdims=True)
+    most = tf.reduce_max(flat, -1, keepdims=True)
+    size = tf.reduce_mean(tf.abs(flat), -1, keepdims=True)
+    moved = tf.where(
+        least >= 0, flat * tf.exp(moves), flat + moves * tf.maximum(1.0, size)
+    )
+    shape = tf.shape(values)
+    shares = tf.reshape(_mixed(values, tf.reshape(moves, shape)), tf.shape(flat))
+    moved = tf.where((least >= 0) & (most <= 1 + _CLOSE), shares, moved)
+    return with_mask_of(tf.cast(tf.reshape(moved, shape), output.dtype), output)
+
+
+def _mixed(values: tf.Tensor, moves: tf.Tensor) -> tf.Tensor:
+    """Return probabilities, mixed with others; those of classes still add up to 1."""
+    others = _LEAST + (_MOST - _LEAST) * (moves + 1) / 2
+    sums = tf.reduce_sum(values, -1, keepdims=True)
+    total = tf.reduce_sum(others, -1, keepdims=True)
+    others = tf.where(tf.abs(sums - 1) <= _CLOSE, others / total, others)
+    return (values + others) / 2
