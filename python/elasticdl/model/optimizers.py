@@ -65,19 +65,6 @@ def inner_optimizer(
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
-def variables_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:
-    """Return all variables of an optimizer, each once, in the order they were made.
-
-    A LossScaleOptimizer lists its own and those that it wraps, but for what the inner
-    one keeps as an attribute alone, as Nadam its product of momenta: Keras tracks none
-    while one optimizer builds the other.
-    """
-    inner = inner_optimizer(optimizer)
-    kept = [v for v in vars(inner).values() if isinstance(v, keras.Variable)]
-    every = (*optimizer.variables, *inner.variables, *kept)
-    return list({id(v): v for v in every}.values())
-
-
 def ends_with_other_values(optimizer: keras.optimizers.Optimizer) -> bool:
     """Whether the model is meant to be used with other values than it trains with.
 

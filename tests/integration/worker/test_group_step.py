@@ -29,6 +29,8 @@ from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.shows import Shows
 from elasticdl.worker.steps.learning_rate import LearningRate
 
+from tests.integration.worker.own_optimizers import HOLDING, LATE
+
 BATCH_NORMALIZED = (
     "keras.layers.Dense(",
     "keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dense(",
@@ -360,6 +362,30 @@ def test_a_newcomer_makes_the_same_steps_to_the_last_bit(
         together([one, other], features, labels)
     for a, b in zip(weights(one.module), weights(other.module), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_newcomer_has_the_optimizers_that_one_of_the_users_own_holds(
+    members, batches_of, mlp
+):
+    one, other = members(2, text=mlp + HOLDING)
+    for features, labels in batches_of(7):
+        together([one], features, labels)
+    other.state.take(b"".join(one.state.copied(Work(), one.step.state_before)))
+    other.step.begin()
+    for features, labels in batches_of(3):
+        together([one, other], features, labels)
+    for a, b in zip(weights(one.module), weights(other.module), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_optimizer_that_makes_variables_in_its_first_step_is_refused(
+    members, batches_of, mlp, alone
+):
+    (one,) = members(1, text=mlp + LATE)
+    ((features, labels),) = batches_of(1)
+    with pytest.raises(UserCodeError, match="Late made variables in its first step"):
+        one.alone(features, labels) if alone else together([one], features, labels)
 
 
 def test_members_that_come_and_go_change_nothing_but_rounding(members, batches_of):

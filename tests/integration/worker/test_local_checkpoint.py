@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import AVERAGE, Manifest
+from elasticdl.errors import UserCodeError
 from elasticdl.job.heartbeats import LocalSnapshot
 from elasticdl.job.tasks import LIVE, ModelVersion
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.own_step import OwnStep, other_optimizers
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 
+from tests.integration.worker.own_optimizers import HOLDING, TENSORFLOWS
 from tests.integration.worker.test_local_trainer import local, rate_of, train, weights
 from tests.integration.worker.test_optimizer_options import text_of
 
@@ -139,6 +141,29 @@ def test_every_variable_of_an_optimizer_comes_back(
         again.optimizer.variables, module.optimizer.variables, strict=True
     ):
         np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
+
+
+def test_optimizers_that_one_of_the_users_own_holds_come_back_too(
+    definition, mlp, batches_of, tmp_path
+):
+    module = definition(mlp + HOLDING)
+    batches = list(batches_of(12))
+    trainer = local(module)
+    train(trainer, batches[:6])
+    folder = saved(module, 6, tmp_path / "version-6")
+    train(trainer, batches[6:])
+    again = definition(mlp + HOLDING)
+    resumed = local(again)
+    assert state_of(again).restore(folder) == 6
+    train(resumed, batches[6:])
+    for mine, theirs in zip(weights(again), weights(module), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_variable_that_keras_does_not_know_is_refused(definition, mlp):
+    module = definition(mlp + TENSORFLOWS)
+    with pytest.raises(UserCodeError, match=r"Tensorflows\.seen is a tf\.Variable"):
+        state_of(module)
 
 
 TWINS = """

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.errors import UserCodeError
-from elasticdl.model.optimizers import variables_of
+from elasticdl.model.optimizer_variables import variables_of
 from elasticdl.model.state import is_seed, non_trainable
 from elasticdl.model.variables import assign, trainable_variables, view
 from elasticdl.worker.group.plan import Work

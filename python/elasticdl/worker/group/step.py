@@ -29,6 +29,7 @@ from elasticdl.collective.lent_vectors import CACHE_LINE, Vectors
 from elasticdl.errors import UserCodeError
 from elasticdl.model.feeding import Batch
 from elasticdl.model.measures.portions import LEAST_WEIGHT, refuse_uneven, try_training
+from elasticdl.model.optimizer_variables import refuse_later_ones, variables_of
 from elasticdl.model.optimizers import keeps_no_gradient
 from elasticdl.model.state import non_trainable
 from elasticdl.model.tracing import GraphFunction
@@ -125,6 +126,7 @@ class GroupStep:
         fuse(optimizer, self.variables)
         if not optimizer.built:
             optimizer.build(self.variables)
+        self._begun_with: list[Any] | None = variables_of(optimizer)
         self._kinds: list[GradientKind] = []
         self._rows_of_gradients = False
         self._gradient = Traced(self._compute, jit=definition.jit_compile)
@@ -233,6 +235,7 @@ class GroupStep:
         (batch,) = share.batches
         self._moved.rewind()
         loss = self._whole.apply(batch.features, batch.labels)
+        self._look_at_variables()
         self.begin()
         return Outcome(
             records=share.records,
@@ -270,9 +273,16 @@ class GroupStep:
             self._apply_means(sums)
         else:
             self._apply_sums(sums, tf.constant(of / weights, tf.float32))
+        self._look_at_variables()
         self._moved.apply(summed[self.num_gradients : -_COUNTS], rows)
         self.begin()
         return outcome
+
+    def _look_at_variables(self) -> None:
+        """Refuse, after the first step, an optimizer that made variables in it."""
+        before, self._begun_with = self._begun_with, None
+        if before is not None:
+            refuse_later_ones(self._optimizer, before)
 
     @property
     def state_before(self) -> list[NDArray[Any]]:

@@ -29,7 +29,8 @@ from elasticdl.checkpoint.layout import (
 from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
 from elasticdl.errors import CheckpointError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone
-from elasticdl.model.optimizers import inner_optimizer, variables_of
+from elasticdl.model.optimizer_variables import variables_of
+from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import non_trainable, read_state
 from elasticdl.model.variables import (
     NamedVariable,
@@ -289,10 +290,12 @@ def _slots_of(
         prefix, item = next(fitting, ("", None))
         if item is not None and shared[prefix] == 1 and variable.shape == item.shape:
             slot = variable.name.removeprefix(prefix)
-            slots.setdefault(common.get(slot, slot), {})[item.name] = variable
-        else:
-            others[f"optimizer/{variable.name}/{seen[variable.name]}"] = variable
-            seen[variable.name] += 1
+            of_slot = slots.setdefault(common.get(slot, slot), {})
+            # Two optimizers within one may have a slot of a variable each.
+            if of_slot.setdefault(item.name, variable) is variable:
+                continue
+        others[f"optimizer/{variable.name}/{seen[variable.name]}"] = variable
+        seen[variable.name] += 1
     return slots, others
 
 

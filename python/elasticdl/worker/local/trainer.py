@@ -15,6 +15,7 @@ import keras
 
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.job.tasks import REMEMBERED_TASKS, ModelVersion
+from elasticdl.model.optimizer_variables import refuse_later_ones, variables_of
 from elasticdl.worker.local.own_step import OwnStep
 from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.steps.variable_step import VariableStep
@@ -54,6 +55,7 @@ class LocalTrainer:
         """
         self._step = step
         self._optimizer = optimizer
+        self._begun_with = variables_of(optimizer)
         self._rate = rate
         self._version = version
         self._skip_nan = skip_nan
@@ -72,6 +74,8 @@ class LocalTrainer:
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
         self._rate.set_for(self._version, at.epoch)
         loss = self._step.apply(features, labels)
+        if not self._trained:
+            refuse_later_ones(self._optimizer, self._begun_with)
         skipped = not abs(loss) < float("inf")
         if skipped and not self._skip_nan:
             raise NanLossError(f"loss is {loss}")

@@ -1,0 +1,80 @@
+"""The variables of an optimizer, all of them: what a checkpoint and a newcomer need.
+
+Owns where an optimizer may have them: Keras lists what `add_variable` made, but not
+those of optimizers that one of the user's own holds. Called by the worker's
+checkpoints and steps. Changes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from elasticdl.errors import UserCodeError
+from elasticdl.model.optimizers import inner_optimizer
+
+
+def variables_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:
+    """Return all variables of an optimizer, each once, in a fixed order.
+
+    A LossScaleOptimizer lists its own and those that it wraps, but for what the inner
+    one keeps as an attribute alone, as Nadam its product of momenta: Keras tracks none
+    while one optimizer builds the other. An optimizer of one's own may hold others, as
+    attributes or in lists and dicts.
+
+    Raises UserCodeError for a variable of TensorFlow's, which Keras does not know.
+    """
+    inner = inner_optimizer(optimizer)
+    kept = [v for v in vars(inner).values() if isinstance(v, keras.Variable)]
+    within = list(_within(optimizer, set()))
+    trained = {id(v) for one in within for v in _trained_by(one)}
+    held = (v for v in within if id(v) not in trained)
+    every = (*optimizer.variables, *inner.variables, *kept, *held)
+    return list({id(v): v for v in every if isinstance(v, keras.Variable)}.values())
+
+
+def refuse_later_ones(optimizer: keras.optimizers.Optimizer, before: list[Any]) -> None:
+    """Raise UserCodeError if an optimizer has other variables than `before` a step.
+
+    Checkpoints, and copies for other workers, have those that it had then.
+    """
+    known = {id(v) for v in before}
+    later = [v.name for v in variables_of(optimizer) if id(v) not in known]
+    if later:
+        raise UserCodeError(
+            f"{type(optimizer).__name__} made variables in its first step "
+            f"({', '.join(later[:3])}), so that no checkpoint has them; expected all "
+            "in its `build`: build there the optimizers that it holds, too"
+        )
+
+
+def _within(thing: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield the optimizers and variables in a thing, itself first."""
+    if id(thing) in seen:
+        return
+    if isinstance(thing, keras.Variable):
+        yield thing
+    elif isinstance(thing, keras.optimizers.Optimizer):
+        seen.add(id(thing))
+        yield thing
+        yield from thing.variables
+        for name, value in vars(thing).items():
+            if isinstance(value, tf.Variable):
+                raise UserCodeError(
+                    f"{type(thing).__name__}.{name} is a tf.Variable, which is in no "
+                    "checkpoint; expected one of Keras's: make it by "
+                    "`self.add_variable` in `build`"
+                )
+            yield from _within(value, seen)
+    elif isinstance(thing, Mapping | list | tuple):
+        seen.add(id(thing))
+        for value in thing.values() if isinstance(thing, Mapping) else thing:
+            yield from _within(value, seen)
+
+
+def _trained_by(thing: Any) -> list[Any]:
+    # There is no public name for them.
+    return list(getattr(thing, "_trainable_variables", ()))

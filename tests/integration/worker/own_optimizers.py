@@ -1,0 +1,67 @@
+"""Optimizers of a user's own that hold others of Keras, as code of a model module."""
+
+HOLDING = """
+
+class Holding(keras.optimizers.Optimizer):
+    # Adam for kernels, SGD for biases; where each may have a slot of its own name.
+
+    def __init__(self, rate=0.05):
+        super().__init__(learning_rate=rate)
+        self.kernels = [keras.optimizers.Adam(rate)]
+        self.others = {"biases": keras.optimizers.SGD(rate, momentum=0.9)}
+        self.twice = keras.optimizers.SGD(rate / 10, momentum=0.5)
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self.kernels[0].build([v for v in variables if len(v.shape) > 1])
+        self.others["biases"].build([v for v in variables if len(v.shape) < 2])
+        self.twice.build(variables)
+
+    def apply(self, grads, trainable_variables=None):
+        variables = trainable_variables or self._trainable_variables
+        pairs = list(zip(grads, variables))
+        kernels = [(g, v) for g, v in pairs if len(v.shape) > 1]
+        self.kernels[0].apply_gradients(kernels)
+        biases = [(g, v) for g, v in pairs if len(v.shape) < 2]
+        self.others["biases"].apply_gradients(biases)
+        self.twice.apply_gradients(pairs)
+        self.iterations.assign_add(1)
+
+
+def optimizer():
+    return Holding()
+"""
+
+# The first step makes what it needs.
+LATE = """
+
+class Late(keras.optimizers.SGD):
+    def __init__(self, rate):
+        super().__init__(rate)
+        self.within = keras.optimizers.SGD(rate, momentum=0.9)
+
+    def apply(self, grads, trainable_variables=None):
+        variables = trainable_variables or self._trainable_variables
+        self.within.apply(grads, variables)
+        self.iterations.assign_add(1)
+
+
+def optimizer():
+    return Late(0.05)
+"""
+
+TENSORFLOWS = """
+import tensorflow as tf
+
+
+class Tensorflows(keras.optimizers.SGD):
+    def build(self, variables):
+        super().build(variables)
+        self.seen = tf.Variable(0.0)
+
+
+def optimizer():
+    return Tensorflows(0.05)
+"""
