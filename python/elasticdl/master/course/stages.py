@@ -239,7 +239,8 @@ class Stages:
         rounds, job = self._parts.rounds, self._job
         if rounds.current is not None:
             return False
-        if rounds.is_up_to_date:
+        done = rounds.is_up_to_date
+        if done or (job.trains and rounds.has_measured(job.version)):
             return True
         rounds.open(
             evaluation.FINAL,

@@ -143,6 +143,15 @@ class Rounds:
         """Whether the newest result covers all training so far."""
         return bool(self._past) and self._past[-1].point == point(self._ledger)
 
+    def has_measured(self, version: int) -> bool:
+        """Whether the newest result is of this version, and that says of what.
+
+        A step's records may be reported after a round of the version that it made. A
+        model that one worker holds, or a group, is another one with another version.
+        """
+        mine = not self._pins and bool(self._past)
+        return self.is_up_to_date or (mine and self._past[-1].result.version == version)
+
     def records(self) -> tuple[int, int]:
         """Return the number of evaluated records of the newest round, and its total."""
         total = sum(shard.num_records for shard in self._shards)

@@ -243,6 +243,22 @@ def test_the_last_evaluation_is_of_all_that_was_trained(ledger) -> None:
     assert not course.rounds.is_up_to_date
 
 
+@pytest.mark.parametrize(("pins", "again"), [(0, False), (2, True)])
+def test_the_last_version_is_not_evaluated_twice_where_it_says_what_was_measured(
+    ledger, pins, again
+) -> None:
+    """A group's records are reported a step later; PS count versions apart."""
+    ledger.open_plan(
+        QueuePlan((Shard("t.csv", 0, 8),), batch_size=8, batches_per_task=1)
+    )
+    course = Course(ledger, [], pins=pins)
+    leased = ledger.lease(0, now=0.0, lease_seconds=9.0)
+    course.evaluate(0.9, version=1)
+    ledger.finish(leased.lease_id, records=8, steps=1, now=0.0)
+    assert course.rounds.has_measured(1) is not again
+    assert not course.rounds.has_measured(2)
+
+
 def evaluated(course: Course) -> list[Evaluated]:
     said = course.signals.diary.take()
     return [one for one in said if isinstance(one, Evaluated)]
