@@ -212,27 +212,30 @@ def test_pending_workers_do_not_block_the_job_and_their_time_is_counted(rig) -> 
     rig.run(story)
 
 
-def test_bad_records_and_skipped_batches_reach_the_report(rig) -> None:
+def test_bad_records_reach_the_report_once_each_and_skipped_batches_summed(rig) -> None:
+    """Another epoch, or what a rewind repeats, meets the same records again."""
+
     async def story(rig) -> None:
         rig.world.go.clear()
         async with rig.serving():
             await rig.until(lambda: leases_known(rig) == 2)
-            some = rig.replicas[ReplicaKey(Role.WORKER, 0)]
-            report = TaskReport(
-                lease_id=next(iter(some.held)),
-                outcome=TaskOutcome.DONE,
-                skipped_batches=2,
-                bad_records=[
-                    SkippedRecord(source="train.csv", record=3, reason="torn")
-                ],
-            )
-            await some.call(some.client.lease, LeaseRequest(reports=[report]))
+            for index in range(2):
+                some = rig.replicas[ReplicaKey(Role.WORKER, index)]
+                report = TaskReport(
+                    lease_id=next(iter(some.held)),
+                    outcome=TaskOutcome.DONE,
+                    skipped_batches=2,
+                    bad_records=[
+                        SkippedRecord(source="train.csv", record=3, reason="torn")
+                    ],
+                )
+                await some.call(some.client.lease, LeaseRequest(reports=[report]))
             rig.world.go.set()
             report = await rig.ended()
         assert report.bad_records == [
             {"source": "train.csv", "record": 3, "reason": "torn"}
         ]
-        assert report.skipped_batches == 2
+        assert report.skipped_batches == 4
 
     rig.run(story)
 

@@ -5,6 +5,8 @@ Called by `master.calls.servicer` and `master.main`. Reads only.
 
 from __future__ import annotations
 
+from typing import Any
+
 from elasticdl.errors import ExitCode
 from elasticdl.job.spec.job import JobType
 from elasticdl.job.status import (
@@ -20,6 +22,7 @@ from elasticdl.master.members import goodput
 from elasticdl.master.members.member import Member
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.eta import Pace
+from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue import TaskQueue
 
 STOPPED = ExitCode.STOPPED
@@ -235,7 +238,7 @@ def report(job: Job, *, now: float) -> JobReport:
         records_per_second=round(records / spent, 1) if spent > 0 else 0.0,
         replayed_records=parts.ledger.replayed_records,
         replays=list(parts.ledger.replays),
-        bad_records=[bad.tree() for bad in parts.ledger.all_of(facts.BadRecordFact)],
+        bad_records=_bad_records(parts.ledger),
         skipped_batches=sum(
             fact.batches for fact in parts.ledger.all_of(facts.SkippedFact)
         ),
@@ -258,6 +261,12 @@ def report(job: Job, *, now: float) -> JobReport:
         exports=job.exports,
         predictions=_predictions(job),
     )
+
+
+def _bad_records(ledger: Ledger) -> list[dict[str, Any]]:
+    """Return each record once, however many epochs and rewinds it was met in."""
+    noted = ledger.all_of(facts.BadRecordFact)
+    return list({(one.source, one.record): one.tree() for one in noted}.values())
 
 
 def _predictions(job: Job) -> str:
