@@ -145,9 +145,10 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     _refuse_differing(traced, features, labels, bound=bound, told=logging.WARNING)
     for unlike in _unlike(features, labels, adds=bool(added)):
         _refuse_differing(traced, *unlike, bound=bound)
-    rows = tf.nest.flatten(features)[0].shape[0]
+    rows = int(tf.nest.flatten(features)[0].shape[0])
+    by_record = draws(rows, _num_first(rows))
     traced = GraphFunction(one_apart, reduce_retracing=True)
-    _refuse_differing(traced, (features, draws(rows)), labels, bound=bound)
+    _refuse_differing(traced, (features, by_record), labels, bound=bound)
 
 
 def _refuse_differing(

@@ -18,11 +18,19 @@ from elasticdl.model.measures.masks import with_mask_of
 _SEED = 7
 _CLOSE = 1e-3  # that numbers add up to one in float16 too
 _LEAST, _MOST = 0.02, 0.98  # of what probabilities are mixed with
+# In units of the output: what adds a little for pairs to a mean over records has to
+# be seen beside it.
+_FAR = 3.0
 
 
-def draws(rows: int) -> tf.Tensor:
-    """Return a number between -1 and 1 for each record; to be cut as they are."""
-    drawn = np.random.default_rng(_SEED).uniform(-1.0, 1.0, rows)
+def draws(rows: int, first: int) -> tf.Tensor:
+    """Return a number between -1 and 1 for each record; to be cut as they are.
+
+    Those of the `first` ones are above 0 and the others below: where two portions have
+    the same mean, variances and sums of products hardly differ from their mean.
+    """
+    drawn = np.random.default_rng(_SEED).uniform(0.2, 1.0, rows)
+    drawn[first:] *= -1
     return tf.constant(drawn, tf.float32)
 
 
@@ -39,15 +47,16 @@ def _spread(output: Any, by_record: tf.Tensor) -> Any:
     values = tf.cast(output, tf.float32)
     # By record alone: the others are not the same ones in a portion.
     flat = tf.reshape(values, [tf.shape(by_record)[0], -1])
-    # Columns of a record go different ways.
-    numbers = 1.0 + tf.range(tf.shape(flat)[1], dtype=tf.float32)
-    moves = tf.sin(numbers * (3.0 + 7.0 * by_record[:, tf.newaxis]))
+    # Columns of a record go one way, but by other lengths.
+    numbers = tf.range(tf.shape(flat)[1], dtype=tf.float32)
+    number = by_record[:, tf.newaxis]
+    moves = number * (0.6 + 0.3 * tf.cos(numbers))
+    moves += 0.1 * tf.sin((numbers + 1) * 7 * number)
     least = tf.reduce_min(flat, -1, keepdims=True)
     most = tf.reduce_max(flat, -1, keepdims=True)
     size = tf.reduce_mean(tf.abs(flat), -1, keepdims=True)
-    moved = tf.where(
-        least >= 0, flat * tf.exp(moves), flat + moves * tf.maximum(1.0, size)
-    )
+    far = _FAR * moves
+    moved = tf.where(least >= 0, flat * tf.exp(far), flat + far * tf.maximum(1.0, size))
     shape = tf.shape(values)
     shares = tf.reshape(_mixed(values, tf.reshape(moves, shape)), tf.shape(flat))
     moved = tf.where((least >= 0) & (most <= 1 + _CLOSE), shares, moved)
