@@ -57,22 +57,29 @@ def _within(thing: Any, seen: set[int]) -> Iterator[Any]:
         return
     if isinstance(thing, keras.Variable):
         yield thing
+    elif isinstance(thing, keras.random.SeedGenerator):
+        yield thing.state
     elif isinstance(thing, keras.optimizers.Optimizer):
         seen.add(id(thing))
         yield thing
         yield from thing.variables
-        for name, value in vars(thing).items():
-            if isinstance(value, tf.Variable):
-                raise UserCodeError(
-                    f"{type(thing).__name__}.{name} is a tf.Variable, which is in no "
-                    "checkpoint; expected one of Keras's: make it by "
-                    "`self.add_variable` in `build`"
-                )
+        _refuse_tensorflows(thing)
+        for value in vars(thing).values():
             yield from _within(value, seen)
     elif isinstance(thing, Mapping | list | tuple):
         seen.add(id(thing))
         for value in thing.values() if isinstance(thing, Mapping) else thing:
             yield from _within(value, seen)
+
+
+def _refuse_tensorflows(optimizer: keras.optimizers.Optimizer) -> None:
+    for name, value in vars(optimizer).items():
+        if isinstance(value, tf.Variable):
+            raise UserCodeError(
+                f"{type(optimizer).__name__}.{name} is a tf.Variable, which is in no "
+                "checkpoint; expected one of Keras's: make it by `self.add_variable` "
+                "in `build`"
+            )
 
 
 def _trained_by(thing: Any) -> list[Any]:

@@ -34,6 +34,35 @@ def optimizer():
     return Holding()
 """
 
+# A rate that moves by itself, a state of 16 bits, and random numbers.
+MOVING = """
+
+class Moving(keras.optimizers.SGD):
+    def __init__(self, rate):
+        super().__init__(rate)
+        self.held = keras.optimizers.SGD(rate)
+        self.drawn = keras.random.SeedGenerator(1)
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self.held.build(variables)
+        self.scale = keras.Variable(0.375, dtype="bfloat16", trainable=False, name="s")
+
+    def apply(self, grads, trainable_variables=None):
+        self.held.learning_rate = self.held.learning_rate * 0.9
+        noise = keras.random.uniform((), 0.5, 1.5, seed=self.drawn)
+        factor = noise * keras.ops.cast(self.scale, "float32")
+        self.scale.assign(self.scale * 1.0625)
+        self.held.apply([g * factor for g in grads], trainable_variables)
+        self.iterations.assign_add(1)
+
+
+def optimizer():
+    return Moving(RATE)
+"""
+
 # The first step makes what it needs.
 LATE = """
 

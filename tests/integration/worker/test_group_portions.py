@@ -390,6 +390,24 @@ def test_state_that_no_portion_moves_stays_to_the_last_bit(module, data):
         np.testing.assert_array_equal(variable.numpy(), value, err_msg=variable.path)
 
 
+STACKED = """
+class Stacked(keras.layers.Layer):
+    def call(self, x):
+        return keras.ops.stack([x, 2 * x])  # heads, then records
+
+"""
+
+
+def test_an_output_whose_first_dimension_is_another_one_is_left_as_it_is(module, data):
+    case = Case(
+        "stacked heads", before=STACKED,
+        layers=LAYERS.format(options="", middle="") + ", Stacked()",
+        loss="lambda y, p: keras.ops.mean((p[..., 0] - keras.ops.cast(y, 'float32')) "
+        "** 2)",
+    )  # fmt: skip
+    Member(module(case, "allReduce", 3, data), data, None)
+
+
 def test_a_loss_with_random_numbers_is_not_held_to_its_digits(module, data):
     case = Case("random", before=RANDOM, layers=middle("Sampled()"))
     Member(module(case, "allReduce", BATCH, data), data, None)

@@ -14,7 +14,7 @@ from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.own_step import OwnStep, other_optimizers
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 
-from tests.integration.worker.own_optimizers import HOLDING, TENSORFLOWS
+from tests.integration.worker.own_optimizers import HOLDING, MOVING, TENSORFLOWS
 from tests.integration.worker.test_local_trainer import local, rate_of, train, weights
 from tests.integration.worker.test_optimizer_options import text_of
 
@@ -27,13 +27,13 @@ def state_of(module, rate=None):
     )
 
 
-def saved(module, version, folder, rate=None):
+def saved(module, version, folder, rate=None, state=None):
     """Write a checkpoint as the master would have it written."""
     folder.mkdir(parents=True)
     told = []
     request = LocalSnapshot(id="ckpt-1", dir=str(folder))
     checkpoints = LocalCheckpoints(
-        state_of(module, rate), wanted=lambda: request, tell=told.append
+        state or state_of(module, rate), wanted=lambda: request, tell=told.append
     )
     checkpoints.between_steps(version, {})
     checkpoints.finish()
@@ -143,21 +143,34 @@ def test_every_variable_of_an_optimizer_comes_back(
         np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
 
 
+@pytest.mark.parametrize("own", [HOLDING, MOVING.replace("RATE", "0.5")])
 def test_optimizers_that_one_of_the_users_own_holds_come_back_too(
-    definition, mlp, batches_of, tmp_path
+    definition, mlp, batches_of, tmp_path, own
 ):
-    module = definition(mlp + HOLDING)
+    module = definition(mlp + own)
     batches = list(batches_of(12))
-    trainer = local(module)
+    trainer, state = local(module), state_of(module)
     train(trainer, batches[:6])
-    folder = saved(module, 6, tmp_path / "version-6")
+    folder = saved(module, 6, tmp_path / "version-6", state=state)
     train(trainer, batches[6:])
-    again = definition(mlp + HOLDING)
+    again = definition(mlp + own)
     resumed = local(again)
     assert state_of(again).restore(folder) == 6
     train(resumed, batches[6:])
     for mine, theirs in zip(weights(again), weights(module), strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_held_rate_that_the_module_says_anew_is_not_that_of_the_checkpoint(
+    definition, mlp, batches_of, tmp_path
+):
+    module = definition(mlp + MOVING.replace("RATE", "0.5"))
+    state = state_of(module)
+    train(local(module), list(batches_of(3)))
+    folder = saved(module, 3, tmp_path / "version-3", state=state)
+    again = definition(mlp + MOVING.replace("RATE", "0.25"))
+    state_of(again).restore(folder)
+    assert float(again.optimizer.held.learning_rate) == 0.25
 
 
 def test_a_variable_that_keras_does_not_know_is_refused(definition, mlp):

@@ -23,8 +23,8 @@ from keras.src.losses.loss import apply_mask
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.masks import masks_of
-from elasticdl.model.measures.spread import draws, spread
-from elasticdl.model.measures.targets import Weighted, parted
+from elasticdl.model.measures.spread import draws, first_dimensions, spread
+from elasticdl.model.measures.unlike import num_first, unlike
 from elasticdl.model.state import is_seed, layers_of, non_trainable
 from elasticdl.model.tracing import GraphFunction
 
@@ -124,29 +124,62 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     seeds = [v.variable for v in non_trainable(definition.model).own if is_seed(v)]
     added: list[Any] = []
 
-    def one(features: Any, labels: Any, draw: Any = 0, by_record: Any = None) -> Any:
+    def one(
+        features: Any, labels: Any, draw: Any = 0, moves: Callable[..., Any] = _as_is
+    ) -> Any:
         # Regularisers ask the scope for the values.
         values = [(v, v.value) for v in definition.model.trainable_variables]
         values += [(v, v.value + tf.cast(draw, v.value.dtype)) for v in seeds]
         with keras.StatelessScope(values, collect_losses=True):
-            out = definition.call(features, training=False)
-            if by_record is not None:
-                out = spread(out, by_record)
+            out = moves(definition.call(features, training=False))
             loss = definition.training_loss(features, labels, out)
             weight = definition.loss_divisor(labels, out)
             added[:] = definition.model.losses
             return loss, tf.constant(-1.0) if weight is None else weight
 
-    def one_apart(given: Any, labels: Any, draw: Any = 0) -> Any:
-        return one(given[0], labels, draw, by_record=given[1])
-
     traced = GraphFunction(one, reduce_retracing=True)
     bound = _ROUNDING_16 if _is_16_bits(definition.model) else _ROUNDING
     _refuse_differing(traced, features, labels, bound=bound, told=logging.WARNING)
-    for unlike in _unlike(features, labels, adds=bool(added)):
-        _refuse_differing(traced, *unlike, bound=bound)
-    rows = int(tf.nest.flatten(features)[0].shape[0])
-    by_record = draws(rows, _num_first(rows))
+    for changed in unlike(features, labels, adds=bool(added)):
+        _refuse_differing(traced, *changed, bound=bound)
+    _refuse_differing_apart(one, features, labels, bound=bound)
+
+
+def _as_is(outputs: Any) -> Any:
+    return outputs
+
+
+def _refuse_differing_apart(
+    one: Callable[..., Any], features: Any, labels: Any, *, bound: float
+) -> None:
+    """Raise UserCodeError for a loss that differs where predictions are moved apart."""
+
+    def dimensions(features: Any, labels: Any) -> Any:
+        found: list[Any] = []
+
+        def look(outputs: Any) -> Any:
+            found[:] = first_dimensions(outputs)
+            return outputs
+
+        one(features, labels, moves=look)
+        return found
+
+    tried = _tried(GraphFunction(dimensions, reduce_retracing=True), features, labels)
+    if tried is None:
+        return
+    found, counts = tried
+    # In the whole and in both portions: a table as an output may have as many rows.
+    of_records = [tuple(each) == counts for each in zip(*found, strict=True)]
+
+    def one_apart(given: Any, labels: Any, draw: Any = 0) -> Any:
+        features, by_record = given
+        return one(
+            features, labels, draw, moves=lambda out: spread(out, by_record, of_records)
+        )
+
+    by_record = draws(counts[0], counts[1])
+    if int(tf.nest.flatten(features)[0].shape[0]) == 1:
+        by_record = by_record[:1]  # the record is tried twice
     traced = GraphFunction(one_apart, reduce_retracing=True)
     _refuse_differing(traced, (features, by_record), labels, bound=bound)
 
@@ -173,8 +206,11 @@ def _refuse_differing(
     loss = float(whole[0])
     again = [float(traced(features, labels, tf.constant(n))[0]) for n in range(_DRAWS)]
     drawn = _DRAWN * (max(again) - min(again))
+    least = 1e-6 + drawn
+    if bound > _ROUNDING:  # 16 bits round parts that make up for each other
+        least += bound * max(map(abs, found))
     if not np.isfinite([loss, expected, drawn]).all() or np.isclose(
-        loss, expected, rtol=bound, atol=1e-6 + drawn
+        loss, expected, rtol=bound, atol=least
     ):
         return
     raise UserCodeError(
@@ -185,49 +221,6 @@ def _refuse_differing(
         'add_loss be a mean over records (reduction="sum_over_batch_size", '
         "tf.reduce_mean), or set strategy: local"
     )
-
-
-def _unlike(features: Any, targets: Any, *, adds: bool) -> list[Any]:
-    """Return features and targets whose portions are unlike, if any can be changed.
-
-    A mean over records is one of any records. What divides by the sum of the labels, as
-    Dice, or takes a root, is as good as one while portions are much alike, as those of
-    a batch in no order are before the first step. Where no label can be changed, or
-    `adds`: layers add to the loss, which see none, it is features that are.
-    """
-    labels, weights = parted(targets)
-    found = []
-    if any(map(_is_changed, tf.nest.flatten(labels))):
-        changed = tf.nest.map_structure(_changed, labels)
-        given = changed if weights is None else Weighted(changed, weights)
-        found.append((features, given))
-    if adds or not found:
-        found.append((tf.nest.map_structure(_changed, features), targets))
-    return found
-
-
-def _is_changed(labels: Any) -> bool:
-    if not isinstance(labels, tf.Tensor) or not labels.shape.rank:
-        return False
-    return bool(labels.dtype.is_floating or labels.dtype.is_integer)
-
-
-def _changed(labels: Any) -> Any:
-    """Return labels, or features, that may well be, others in the first portion."""
-    if not _is_changed(labels):
-        return labels
-    two = bool(tf.reduce_all((labels == 0) | (labels == 1)))
-    if labels.dtype.is_integer and not two:  # classes and words: those that there are
-        means = tf.cast(tf.reshape(labels, [labels.shape[0], -1]), tf.float64)
-        return tf.gather(labels, tf.argsort(tf.reduce_mean(means, -1), stable=True))
-    chosen = tf.range(labels.shape[0]) < _num_first(labels.shape[0])
-    chosen = tf.reshape(chosen, [-1, *[1] * (labels.shape.rank - 1)])
-    return tf.where(chosen, 1 - labels if two else labels / 2, labels)
-
-
-def _num_first(rows: int) -> int:
-    """Return how many records the first of two portions has."""
-    return max(1, rows // 3)
 
 
 def try_training(
@@ -349,8 +342,9 @@ def _is_cut(outputs: Sequence[Sequence[Any]], *, bound: float) -> bool:
     found = []
     for whole, *parts in zip(*outputs, strict=True):
         shape = np.shape(whole)
-        together = np.concatenate(parts) if shape else whole
-        same = shape and np.shape(together) == shape
+        fits = shape and all(np.shape(part)[1:] == shape[1:] for part in parts)
+        together = np.concatenate(parts) if fits else whole
+        same = fits and np.shape(together) == shape
         found.append(same and np.allclose(together, whole, rtol=bound, atol=bound))
     return bool(found) and all(found)
 
@@ -420,7 +414,7 @@ def _tried(
         if rows == 1:
             batch = tf.nest.map_structure(lambda t: _again(t, 2), batch)
             rows = 2
-        first = _num_first(rows)
+        first = num_first(rows)
         given = [batch, *_cut(batch, first, rows)]
         found = [function(*each) for each in given]
     except (ValueError, TypeError, tf.errors.OpError) as error:

@@ -8,6 +8,7 @@ mean over records by these.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,16 +35,33 @@ def draws(rows: int, first: int) -> tf.Tensor:
     return tf.constant(drawn, tf.float32)
 
 
-def spread(outputs: Any, by_record: tf.Tensor) -> Any:
-    """Return outputs of a model, moved by the number of their record."""
-    return tf.nest.map_structure(lambda one: _spread(one, by_record), outputs)
+def first_dimensions(outputs: Any) -> list[tf.Tensor]:
+    """Return the first dimension of each output; -1 for what is not moved."""
+    return [
+        tf.shape(one)[0] if _is_moved(one) else tf.constant(-1)
+        for one in tf.nest.flatten(outputs)
+    ]
+
+
+def spread(outputs: Any, by_record: tf.Tensor, of_records: Sequence[bool]) -> Any:
+    """Return outputs of a model, moved by the number of their record.
+
+    `of_records`: of each output, whether its first dimension is that of the records.
+    """
+    moved = [
+        _spread(one, by_record) if is_one and _is_moved(one) else one
+        for one, is_one in zip(tf.nest.flatten(outputs), of_records, strict=True)
+    ]
+    return tf.nest.pack_sequence_as(outputs, moved)
+
+
+def _is_moved(output: Any) -> bool:
+    if not isinstance(output, tf.Tensor):
+        return False
+    return bool(output.dtype.is_floating and output.shape.rank)
 
 
 def _spread(output: Any, by_record: tf.Tensor) -> Any:
-    if not isinstance(output, tf.Tensor) or not output.dtype.is_floating:
-        return output
-    if not output.shape.rank:
-        return output
     values = tf.cast(output, tf.float32)
     # By record alone: the others are not the same ones in a portion.
     flat = tf.reshape(values, [tf.shape(by_record)[0], -1])
@@ -52,21 +70,24 @@ def _spread(output: Any, by_record: tf.Tensor) -> Any:
     number = by_record[:, tf.newaxis]
     moves = number * (0.6 + 0.3 * tf.cos(numbers))
     moves += 0.1 * tf.sin((numbers + 1) * 7 * number)
+    # Those of classes go against each other: what all have in common is divided out.
+    turns = number * tf.cos(2 * numbers)
     least = tf.reduce_min(flat, -1, keepdims=True)
     most = tf.reduce_max(flat, -1, keepdims=True)
     size = tf.reduce_mean(tf.abs(flat), -1, keepdims=True)
     far = _FAR * moves
     moved = tf.where(least >= 0, flat * tf.exp(far), flat + far * tf.maximum(1.0, size))
     shape = tf.shape(values)
-    shares = tf.reshape(_mixed(values, tf.reshape(moves, shape)), tf.shape(flat))
-    moved = tf.where((least >= 0) & (most <= 1 + _CLOSE), shares, moved)
+    shares = _mixed(values, tf.reshape(moves, shape), tf.reshape(turns, shape))
+    is_share = (least >= 0) & (most <= 1 + _CLOSE)
+    moved = tf.where(is_share, tf.reshape(shares, tf.shape(flat)), moved)
     return with_mask_of(tf.cast(tf.reshape(moved, shape), output.dtype), output)
 
 
-def _mixed(values: tf.Tensor, moves: tf.Tensor) -> tf.Tensor:
+def _mixed(values: tf.Tensor, moves: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
     """Return probabilities, mixed with others; those of classes still add up to 1."""
     others = _LEAST + (_MOST - _LEAST) * (moves + 1) / 2
     sums = tf.reduce_sum(values, -1, keepdims=True)
-    total = tf.reduce_sum(others, -1, keepdims=True)
-    others = tf.where(tf.abs(sums - 1) <= _CLOSE, others / total, others)
+    of_classes = tf.nn.softmax(_FAR * turns, -1)
+    others = tf.where(tf.abs(sums - 1) <= _CLOSE, of_classes, others)
     return (values + others) / 2

@@ -47,6 +47,7 @@ from elasticdl.worker.untrained import load_untrained
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
+_BFLOAT16 = "bfloat16"
 # How often a worker that makes no more steps looks whether another copy is wanted.
 _HOLD_SECONDS = 0.05
 
@@ -87,6 +88,7 @@ class LocalState:
             optimizer, self._trainable, self._iterations
         )
         self._others.update(_variables_beside(beside))
+        self._held_rates = _held_rates(optimizer)
         # Made with the initial values: those of a checkpoint come later.
         self._as_values = [
             slot for slot, of in self._slots.items() if self._equals_values(of)
@@ -112,7 +114,8 @@ class LocalState:
             )[0]
             for name, by_name in self._slots.items()
         }
-        others = {name: _value(v) for name, v in self._others.items()}
+        others = {name: _stored(v) for name, v in self._others.items()}
+        others.update({n: one.stored() for n, one in self._held_rates.items()})
         tensors = reshard.shard_tensors(
             self._layout,
             0,
@@ -180,20 +183,25 @@ class LocalState:
             array = whole.states.get(name)
             old = whole.scalars.get(variable.name)  # of checkpoints written before
             if array is not None and array.shape == tuple(variable.shape):
-                variable.assign(array)
+                variable.assign(_restored(array, variable))
             elif old is not None and not variable.shape:
                 variable.assign(old)
             elif variable.shape:
                 new.append(variable.name)
         _tell_new(path, new)
-        if self._rate is not None and {OWN_RATE, SET_RATE} <= whole.scalars.keys():
-            self._rate.restore(whole.scalars[OWN_RATE], whole.scalars[SET_RATE])
+        self._restore_rates(whole)
         since = whole.version - whole.scalars.get(FIRST_STEP, 0)
         self._iterations.assign(int(whole.scalars.get(ITERATIONS, since)))
         if isinstance(inner, keras.optimizers.Nadam):
             steps = int(_value(self._iterations))
             steps //= inner.gradient_accumulation_steps or 1
             inner._u_product.assign(_nadam_product(inner.beta_1, steps))  # noqa: SLF001 - no PS keeps it, and it has no public name
+
+    def _restore_rates(self, whole: reshard.Whole) -> None:
+        for name, held in self._held_rates.items():
+            held.restore(whole.states.get(name))
+        if self._rate is not None and {OWN_RATE, SET_RATE} <= whole.scalars.keys():
+            self._rate.restore(whole.scalars[OWN_RATE], whole.scalars[SET_RATE])
 
     def _begin_anew(self, path: Path, whole: reshard.Whole) -> None:
         for slot in self._as_values:
@@ -248,6 +256,52 @@ def _value(variable: Any) -> NDArray[Any]:
     return np.array(keras.ops.convert_to_numpy(variable.value))
 
 
+def _is_float(variable: Any) -> bool:
+    dtype: str = keras.backend.standardize_dtype(variable.dtype)
+    return dtype.startswith(("float", "bfloat"))
+
+
+def _stored(variable: Any) -> NDArray[Any]:
+    # The format has no bfloat16; every one is a float32.
+    value = _value(variable)
+    return value.astype(np.float32) if value.dtype.name == _BFLOAT16 else value
+
+
+def _restored(array: NDArray[Any], variable: Any) -> NDArray[Any]:
+    """Return a stored value; checkpoints of before have the bits of bfloat16."""
+    is_bits = array.dtype == np.uint16
+    if is_bits and keras.backend.standardize_dtype(variable.dtype) == _BFLOAT16:
+        wide: NDArray[Any] = array.astype(np.uint32) << 16
+        return wide.view(np.float32)
+    return array
+
+
+class _HeldRate:
+    """The learning rate of an optimizer that another one holds, and its first value.
+
+    What the module says now is only followed where it says another rate than it did.
+    """
+
+    def __init__(self, variable: Any) -> None:
+        self._variable = variable
+        self._first = float(_value(variable))
+
+    def stored(self) -> NDArray[Any]:
+        return np.array([self._first, float(_value(self._variable))], np.float64)
+
+    def restore(self, stored: NDArray[Any] | None) -> None:
+        if stored is not None and stored[0] == self._first:
+            self._variable.assign(stored[1])
+
+
+def _held_rates(optimizer: keras.optimizers.Optimizer) -> dict[str, _HeldRate]:
+    own = {id(getattr(one, "_learning_rate", None)) for one in (optimizer,)}
+    own.add(id(getattr(inner_optimizer(optimizer), "_learning_rate", None)))
+    rates = [v for v in variables_of(optimizer) if v.name == "learning_rate"]
+    held = [v for v in rates if id(v) not in own]
+    return {f"optimizer/held rate/{n}": _HeldRate(v) for n, v in enumerate(held)}
+
+
 def _nadam_product(beta_1: float, updates: int) -> np.float32:
     # Keras's `u_product`, in float32 as it multiplies it up.
     product, half = np.float32(1), np.float32(0.5)
@@ -288,7 +342,8 @@ def _slots_of(
             continue
         fitting = ((p, v) for p, v in prefixes if variable.name.startswith(p))
         prefix, item = next(fitting, ("", None))
-        if item is not None and shared[prefix] == 1 and variable.shape == item.shape:
+        fits = item is not None and variable.shape == item.shape
+        if item is not None and fits and shared[prefix] == 1 and _is_float(variable):
             slot = variable.name.removeprefix(prefix)
             of_slot = slots.setdefault(common.get(slot, slot), {})
             # Two optimizers within one may have a slot of a variable each.
