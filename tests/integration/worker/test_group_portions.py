@@ -401,7 +401,7 @@ class Stacked(keras.layers.Layer):
 def test_an_output_whose_first_dimension_is_another_one_is_left_as_it_is(module, data):
     case = Case(
         "stacked heads", before=STACKED,
-        layers=LAYERS.format(options="", middle="") + ", Stacked()",
+        layers=LAYERS.format(options="", middle="").replace("(3)", "(3), Stacked()"),
         loss="lambda y, p: keras.ops.mean((p[..., 0] - keras.ops.cast(y, 'float32')) "
         "** 2)",
     )  # fmt: skip
