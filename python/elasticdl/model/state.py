@@ -60,7 +60,7 @@ def non_trainable(model: keras.Model) -> ModelState:
     for item in named([v for v in rest if id(v) not in metric_ids]):
         if id(item.variable) in frozen_ids:
             frozen.append(item)
-        elif _is_float(item.variable) and 0 not in item.shape:
+        elif is_float(item.variable) and 0 not in item.shape:
             shared.append(item)
         else:
             own.append(item)
@@ -69,7 +69,8 @@ def non_trainable(model: keras.Model) -> ModelState:
     return ModelState(shared, own, frozen)
 
 
-def _is_float(variable: Any) -> bool:
+def is_float(variable: Any) -> bool:
+    """Return whether a Keras variable has floats, of any number of bits."""
     dtype: str = keras.backend.standardize_dtype(variable.dtype)
     return dtype.startswith(("float", "bfloat"))
 
@@ -114,10 +115,11 @@ def read_state(variables: Sequence[NamedVariable]) -> dict[str, NDArray[Any]]:
 
     What NumPy itself does not know, such as bfloat16, has no place in a file or frame.
     """
-    return {item.name: _plain(item.numpy()) for item in variables}
+    return {item.name: plain(item.numpy()) for item in variables}
 
 
-def _plain(array: NDArray[Any]) -> NDArray[Any]:
+def plain(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as files and frames have it: 16-bit floats as float32."""
     wide = array.dtype.itemsize >= _FLOAT32_BYTES or array.dtype.kind in "iub"
     return array if wide else array.astype(np.float32)
 

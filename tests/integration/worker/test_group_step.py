@@ -348,26 +348,14 @@ def test_a_scale_that_rows_of_gradients_cannot_lose_needs_the_halves(
         "ScheduleFreeAdamW(0.05)",
         "MultiOptimizer(keras.optimizers.OptimizerMap(keras.optimizers.Adam(0.05), "
         "{'.*kernel': keras.optimizers.Nadam(0.03)}))",
+        pytest.param("", id="of the user's own, which hold others"),
     ],
 )
 def test_a_newcomer_makes_the_same_steps_to_the_last_bit(
-    members, batches_of, optimizer
+    members, batches_of, mlp, optimizer
 ):
-    one, other = members(2, optimizer=optimizer)
-    for features, labels in batches_of(7):
-        together([one], features, labels)
-    other.state.take(b"".join(one.state.copied(Work(), one.step.state_before)))
-    other.step.begin()
-    for features, labels in batches_of(3):
-        together([one, other], features, labels)
-    for a, b in zip(weights(one.module), weights(other.module), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_a_newcomer_has_the_optimizers_that_one_of_the_users_own_holds(
-    members, batches_of, mlp
-):
-    one, other = members(2, text=mlp + HOLDING)
+    made = {"optimizer": optimizer} if optimizer else {"text": mlp + HOLDING}
+    one, other = members(2, **made)
     for features, labels in batches_of(7):
         together([one], features, labels)
     other.state.take(b"".join(one.state.copied(Work(), one.step.state_before)))

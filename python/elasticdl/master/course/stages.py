@@ -239,8 +239,8 @@ class Stages:
         rounds, job = self._parts.rounds, self._job
         if rounds.current is not None:
             return False
-        done = rounds.is_up_to_date
-        if done or (job.trains and rounds.has_measured(job.version)):
+        measured = job.trains and rounds.has_measured(job.version)
+        if measured or rounds.is_up_to_date:
             return True
         rounds.open(
             evaluation.FINAL,

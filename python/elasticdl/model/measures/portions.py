@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import keras
@@ -48,6 +49,9 @@ _ADDED_ADVICE = (
     "their records; let add_loss be a mean over records (tf.reduce_mean), or set "
     "strategy: local"
 )
+
+# What a function gives for a batch and its two portions, and the records of these.
+_Tried = tuple[list[Any], tuple[int, int, int]]
 
 
 class PortionDefinition(Protocol):
@@ -135,53 +139,37 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
             loss = definition.training_loss(features, labels, out)
             weight = definition.loss_divisor(labels, out)
             added[:] = definition.model.losses
-            return loss, tf.constant(-1.0) if weight is None else weight
+            weight = tf.constant(-1.0) if weight is None else weight
+            return loss, weight, first_dimensions(out)
 
     traced = GraphFunction(one, reduce_retracing=True)
     bound = _ROUNDING_16 if _is_16_bits(definition.model) else _ROUNDING
-    _refuse_differing(traced, features, labels, bound=bound, told=logging.WARNING)
+    tried = _refuse_differing(
+        traced, features, labels, bound=bound, told=logging.WARNING
+    )
     for changed in unlike(features, labels, adds=bool(added)):
         _refuse_differing(traced, *changed, bound=bound)
-    _refuse_differing_apart(one, features, labels, bound=bound)
+    if tried is None:
+        return
+    (found, counts), rows = tried, int(tf.nest.flatten(features)[0].shape[0])
+    dimensions = zip(*(each for _, _, each in found), strict=True)
+    # In the whole and in both portions: a table as an output may have as many rows.
+    of_records = [each == counts for each in dimensions]
+    if not any(of_records):
+        return
+
+    def one_apart(given: Any, labels: Any, draw: Any = 0) -> Any:
+        features, by_record = given
+        moves = partial(spread, by_record=by_record, of_records=of_records)
+        return one(features, labels, draw, moves=moves)
+
+    traced = GraphFunction(one_apart, reduce_retracing=True)
+    by_record = draws(*counts[:2])[:rows]  # one record alone is tried twice
+    _refuse_differing(traced, (features, by_record), labels, bound=bound)
 
 
 def _as_is(outputs: Any) -> Any:
     return outputs
-
-
-def _refuse_differing_apart(
-    one: Callable[..., Any], features: Any, labels: Any, *, bound: float
-) -> None:
-    """Raise UserCodeError for a loss that differs where predictions are moved apart."""
-
-    def dimensions(features: Any, labels: Any) -> Any:
-        found: list[Any] = []
-
-        def look(outputs: Any) -> Any:
-            found[:] = first_dimensions(outputs)
-            return outputs
-
-        one(features, labels, moves=look)
-        return found
-
-    tried = _tried(GraphFunction(dimensions, reduce_retracing=True), features, labels)
-    if tried is None:
-        return
-    found, counts = tried
-    # In the whole and in both portions: a table as an output may have as many rows.
-    of_records = [tuple(each) == counts for each in zip(*found, strict=True)]
-
-    def one_apart(given: Any, labels: Any, draw: Any = 0) -> Any:
-        features, by_record = given
-        return one(
-            features, labels, draw, moves=lambda out: spread(out, by_record, of_records)
-        )
-
-    by_record = draws(counts[0], counts[1])
-    if int(tf.nest.flatten(features)[0].shape[0]) == 1:
-        by_record = by_record[:1]  # the record is tried twice
-    traced = GraphFunction(one_apart, reduce_retracing=True)
-    _refuse_differing(traced, (features, by_record), labels, bound=bound)
 
 
 def _refuse_differing(
@@ -191,16 +179,19 @@ def _refuse_differing(
     *,
     bound: float,
     told: int = logging.DEBUG,
-) -> None:
-    """Raise UserCodeError if the loss of a batch is not that of its portions."""
+) -> _Tried | None:
+    """Raise UserCodeError if the loss of a batch is not that of its portions.
+
+    Returns what `_tried` does.
+    """
     tried = _tried(traced, features, labels, told=told)
     if tried is None:
-        return
+        return None
     (whole, *parts), (rows, *counts) = tried
-    found = [float(loss) for loss, _ in parts]
+    found = [float(loss) for loss, *_ in parts]
     weights = [
         float(weight) + LEAST_WEIGHT * count if weight >= 0 else float(count)
-        for (_, weight), count in zip(parts, counts, strict=True)
+        for (_, weight, _), count in zip(parts, counts, strict=True)
     ]
     expected = float(np.average(found, weights=weights))
     loss = float(whole[0])
@@ -212,7 +203,7 @@ def _refuse_differing(
     if not np.isfinite([loss, expected, drawn]).all() or np.isclose(
         loss, expected, rtol=bound, atol=least
     ):
-        return
+        return tried
     raise UserCodeError(
         f"the loss of a batch of {rows} records is {loss:.6g}, and that of its first "
         f"{counts[0]} and last {counts[1]} is {found[0]:.6g} and {found[1]:.6g}, "
@@ -403,7 +394,7 @@ def _tried(
     labels: Any,
     *,
     told: int = logging.DEBUG,
-) -> tuple[list[Any], tuple[int, int, int]] | None:
+) -> _Tried | None:
     """Return what a function gives for a batch and two portions, and their records.
 
     None where the batch cannot be cut, or the model takes batches of one size alone.

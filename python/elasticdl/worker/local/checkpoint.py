@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 
 import keras
 import numpy as np
-from numpy.typing import NDArray
 
 from elasticdl.checkpoint import reshard, store
 from elasticdl.checkpoint.layout import (
@@ -29,7 +27,6 @@ from elasticdl.checkpoint.layout import (
 from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
 from elasticdl.errors import CheckpointError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone
-from elasticdl.model.optimizer_variables import variables_of
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import non_trainable, read_state
 from elasticdl.model.variables import (
@@ -41,19 +38,23 @@ from elasticdl.model.variables import (
     view,
 )
 from elasticdl.tensor.placement import place
+from elasticdl.worker.local.optimizer_state import (
+    as_stored,
+    held_rates,
+    nadam_product,
+    restored,
+    slots_of,
+    value_of,
+    variables_beside,
+)
 from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.untrained import load_untrained
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
-_BFLOAT16 = "bfloat16"
 # How often a worker that makes no more steps looks whether another copy is wanted.
 _HOLD_SECONDS = 0.05
-
-# Keras's name of a slot -> that of the PS, so that a checkpoint of one strategy starts
-# a job of the other. Only Adam and its kin differ.
-_ADAM_SLOTS = {"momentum": "m", "velocity": "v", "velocity_hat": "vhat"}
 
 
 class LocalState:
@@ -84,11 +85,11 @@ class LocalState:
         inner = inner_optimizer(optimizer)
         # Not `optimizer.iterations`: that is no variable where gradients accumulate.
         self._iterations = next(v for v in inner.variables if v.name == "iteration")
-        self._slots, self._others = _slots_of(
+        self._slots, self._others = slots_of(
             optimizer, self._trainable, self._iterations
         )
-        self._others.update(_variables_beside(beside))
-        self._held_rates = _held_rates(optimizer)
+        self._others.update(variables_beside(beside))
+        self._held_rates = held_rates(optimizer)
         # Made with the initial values: those of a checkpoint come later.
         self._as_values = [
             slot for slot, of in self._slots.items() if self._equals_values(of)
@@ -114,14 +115,14 @@ class LocalState:
             )[0]
             for name, by_name in self._slots.items()
         }
-        others = {name: _stored(v) for name, v in self._others.items()}
+        others = {name: as_stored(v) for name, v in self._others.items()}
         others.update({n: one.stored() for n, one in self._held_rates.items()})
         tensors = reshard.shard_tensors(
             self._layout,
             0,
             values,
             slots,
-            scalars={ITERATIONS: float(_value(self._iterations)), **self._own_rate()},
+            scalars={ITERATIONS: float(value_of(self._iterations)), **self._own_rate()},
             states={**read_state(self._state.everything), **others},
         )
         meta = reshard.shard_meta(self._layout, version=version, optimizer=self._config)
@@ -183,7 +184,7 @@ class LocalState:
             array = whole.states.get(name)
             old = whole.scalars.get(variable.name)  # of checkpoints written before
             if array is not None and array.shape == tuple(variable.shape):
-                variable.assign(_restored(array, variable))
+                variable.assign(restored(array, variable))
             elif old is not None and not variable.shape:
                 variable.assign(old)
             elif variable.shape:
@@ -193,9 +194,9 @@ class LocalState:
         since = whole.version - whole.scalars.get(FIRST_STEP, 0)
         self._iterations.assign(int(whole.scalars.get(ITERATIONS, since)))
         if isinstance(inner, keras.optimizers.Nadam):
-            steps = int(_value(self._iterations))
+            steps = int(value_of(self._iterations))
             steps //= inner.gradient_accumulation_steps or 1
-            inner._u_product.assign(_nadam_product(inner.beta_1, steps))  # noqa: SLF001 - no PS keeps it, and it has no public name
+            inner._u_product.assign(nadam_product(inner.beta_1, steps))  # noqa: SLF001 - no PS keeps it, and it has no public name
 
     def _restore_rates(self, whole: reshard.Whole) -> None:
         for name, held in self._held_rates.items():
@@ -217,7 +218,7 @@ class LocalState:
             stored = whole.slots.get(slot, {})
             for name, variable in self._slots.get(slot, {}).items():
                 array = stored.get(name)
-                if array is not None and array.size == _value(variable).size:
+                if array is not None and array.size == value_of(variable).size:
                     assign(variable, array.reshape(variable.shape))
                 else:
                     missing.append(slot)
@@ -230,7 +231,7 @@ class LocalState:
         differ = False  # from zeros, as which others begin
         for item in self._in(slot):
             mine = item.numpy()
-            if not np.array_equal(mine, _value(slot[item.name])):
+            if not np.array_equal(mine, value_of(slot[item.name])):
                 return False
             differ = differ or bool(mine.any())
         return differ
@@ -250,120 +251,6 @@ def _tell_new(path: Path, missing: Sequence[str]) -> None:
             path,
             ", ".join(sorted(set(missing))),
         )
-
-
-def _value(variable: Any) -> NDArray[Any]:
-    return np.array(keras.ops.convert_to_numpy(variable.value))
-
-
-def _is_float(variable: Any) -> bool:
-    dtype: str = keras.backend.standardize_dtype(variable.dtype)
-    return dtype.startswith(("float", "bfloat"))
-
-
-def _stored(variable: Any) -> NDArray[Any]:
-    # The format has no bfloat16; every one is a float32.
-    value = _value(variable)
-    return value.astype(np.float32) if value.dtype.name == _BFLOAT16 else value
-
-
-def _restored(array: NDArray[Any], variable: Any) -> NDArray[Any]:
-    """Return a stored value; checkpoints of before have the bits of bfloat16."""
-    is_bits = array.dtype == np.uint16
-    if is_bits and keras.backend.standardize_dtype(variable.dtype) == _BFLOAT16:
-        wide: NDArray[Any] = array.astype(np.uint32) << 16
-        return wide.view(np.float32)
-    return array
-
-
-class _HeldRate:
-    """The learning rate of an optimizer that another one holds, and its first value.
-
-    What the module says now is only followed where it says another rate than it did.
-    """
-
-    def __init__(self, variable: Any) -> None:
-        self._variable = variable
-        self._first = float(_value(variable))
-
-    def stored(self) -> NDArray[Any]:
-        return np.array([self._first, float(_value(self._variable))], np.float64)
-
-    def restore(self, stored: NDArray[Any] | None) -> None:
-        if stored is not None and stored[0] == self._first:
-            self._variable.assign(stored[1])
-
-
-def _held_rates(optimizer: keras.optimizers.Optimizer) -> dict[str, _HeldRate]:
-    own = {id(getattr(one, "_learning_rate", None)) for one in (optimizer,)}
-    own.add(id(getattr(inner_optimizer(optimizer), "_learning_rate", None)))
-    rates = [v for v in variables_of(optimizer) if v.name == "learning_rate"]
-    held = [v for v in rates if id(v) not in own]
-    return {f"optimizer/held rate/{n}": _HeldRate(v) for n, v in enumerate(held)}
-
-
-def _nadam_product(beta_1: float, updates: int) -> np.float32:
-    # Keras's `u_product`, in float32 as it multiplies it up.
-    product, half = np.float32(1), np.float32(0.5)
-    for step in range(1, updates + 1):
-        power = np.float32(float(np.float32(0.96)) ** step)
-        product = product * np.float32(beta_1) * (1 - half * power)
-        if not product:
-            break
-    return product
-
-
-def _slots_of(
-    optimizer: keras.optimizers.Optimizer,
-    trainable: Sequence[NamedVariable],
-    count: Any,
-) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the optimizer's variables without step count and rate.
-
-    They come as slot -> variable name -> it, and as others by a name.
-
-    Slots are those that a PS has too. Keras names one `<path of the variable with _ for
-    />_<slot>`. What is not named so, has another shape than its variable (the factors
-    of Adafactor) or a name that two variables share is among the others, as are
-    counters and scales: by its own name and how many of that name came before.
-    """
-    inner = inner_optimizer(optimizer)
-    common = _ADAM_SLOTS if isinstance(inner, keras.optimizers.Adam) else {}
-    prefixes = sorted(
-        ((v.variable.path.replace("/", "_") + "_", v) for v in trainable),
-        key=lambda item: -len(item[0]),
-    )
-    shared = Counter(prefix for prefix, _ in prefixes)
-    slots: dict[str, dict[str, Any]] = {}
-    others: dict[str, Any] = {}
-    seen: Counter[str] = Counter()
-    for variable in variables_of(optimizer):
-        if variable is count or variable.name == "learning_rate":
-            continue
-        fitting = ((p, v) for p, v in prefixes if variable.name.startswith(p))
-        prefix, item = next(fitting, ("", None))
-        fits = item is not None and variable.shape == item.shape
-        if item is not None and fits and shared[prefix] == 1 and _is_float(variable):
-            slot = variable.name.removeprefix(prefix)
-            of_slot = slots.setdefault(common.get(slot, slot), {})
-            # Two optimizers within one may have a slot of a variable each.
-            if of_slot.setdefault(item.name, variable) is variable:
-                continue
-        others[f"optimizer/{variable.name}/{seen[variable.name]}"] = variable
-        seen[variable.name] += 1
-    return slots, others
-
-
-def _variables_beside(
-    optimizers: Sequence[keras.optimizers.Optimizer],
-) -> dict[str, Any]:
-    """Return all variables of further optimizers by name, without their rates."""
-    return {
-        f"optimizer {number}/{variable.name}/{place}": variable
-        for number, optimizer in enumerate(optimizers, 1)
-        for place, variable in enumerate(variables_of(optimizer))
-        if variable.name != "learning_rate"
-    }
 
 
 class LocalCheckpoints:
