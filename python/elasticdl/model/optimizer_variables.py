@@ -7,7 +7,7 @@ checkpoints and steps. Changes none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -22,8 +22,8 @@ def variables_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:
 
     A LossScaleOptimizer lists its own and those that it wraps, but for what the inner
     one keeps as an attribute alone, as Nadam its product of momenta: Keras tracks none
-    while one optimizer builds the other. An optimizer of one's own may hold others, as
-    attributes or in lists and dicts.
+    while one optimizer builds the other. An optimizer of one's own may hold others,
+    seed generators and layers, as attributes or in lists and dicts.
 
     Raises UserCodeError for a variable of TensorFlow's, which Keras does not know.
     """
@@ -55,21 +55,29 @@ def _within(thing: Any, seen: set[int]) -> Iterator[Any]:
     """Yield the optimizers and variables in a thing, itself first."""
     if id(thing) in seen:
         return
-    if isinstance(thing, keras.Variable):
+    seen.add(id(thing))
+    if isinstance(thing, keras.Variable | keras.optimizers.Optimizer):
         yield thing
-    elif isinstance(thing, keras.random.SeedGenerator):
-        yield thing.state
-    elif isinstance(thing, keras.optimizers.Optimizer):
-        seen.add(id(thing))
-        yield thing
-        yield from thing.variables
-        _refuse_tensorflows(thing)
-        for value in vars(thing).values():
-            yield from _within(value, seen)
-    elif isinstance(thing, Mapping | list | tuple):
-        seen.add(id(thing))
-        for value in thing.values() if isinstance(thing, Mapping) else thing:
-            yield from _within(value, seen)
+    for part in _parts(thing):
+        yield from _within(part, seen)
+
+
+def _parts(thing: Any) -> Iterable[Any]:
+    match thing:
+        case keras.optimizers.Optimizer():
+            _refuse_tensorflows(thing)
+            return [*thing.variables, *vars(thing).values()]
+        case keras.random.SeedGenerator():
+            return [thing.state]
+        case keras.Layer():
+            return [*thing.variables]  # with the seeds of its generators
+        case keras.initializers.Initializer():
+            return [getattr(thing, "seed", None)]
+        case Mapping():
+            return thing.values()
+        case list() | tuple():
+            return thing
+    return []
 
 
 def _refuse_tensorflows(optimizer: keras.optimizers.Optimizer) -> None:

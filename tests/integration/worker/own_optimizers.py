@@ -34,6 +34,40 @@ def optimizer():
     return Holding()
 """
 
+# The rate of the one that it holds is its own.
+FORWARDING = """
+
+class Forwarding(keras.optimizers.Optimizer):
+    def __init__(self, held):
+        super().__init__(learning_rate=float(held.learning_rate.numpy()))
+        self.held = held
+
+    @property
+    def learning_rate(self):
+        return self.held.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value):
+        self.held.learning_rate = value
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self.held.build(variables)
+        # By layer.
+        self.rates = keras.Variable([0.5, 0.25], name="learning_rate")
+
+    def apply(self, grads, trainable_variables=None):
+        self.held.apply(grads, trainable_variables)
+        self.rates.assign(self.rates * 0.5)
+        self.iterations.assign_add(1)
+
+
+def optimizer():
+    return Forwarding(keras.optimizers.SGD(0.1))
+"""
+
 # A rate that moves by itself, a state of 16 bits, and random numbers.
 MOVING = """
 
@@ -42,6 +76,10 @@ class Moving(keras.optimizers.SGD):
         super().__init__(rate)
         self.held = keras.optimizers.SGD(rate)
         self.drawn = keras.random.SeedGenerator(1)
+        self.layer = keras.layers.GaussianNoise(0.1, seed=3)
+        self.initial = keras.initializers.RandomNormal(
+            seed=keras.random.SeedGenerator(3)
+        )
 
     def build(self, variables):
         if self.built:
@@ -53,6 +91,7 @@ class Moving(keras.optimizers.SGD):
     def apply(self, grads, trainable_variables=None):
         self.held.learning_rate = self.held.learning_rate * 0.9
         noise = keras.random.uniform((), 0.5, 1.5, seed=self.drawn)
+        noise = self.layer(noise, training=True) + self.initial(())
         factor = noise * keras.ops.cast(self.scale, "float32")
         self.scale.assign(self.scale * 1.0625)
         self.held.apply([g * factor for g in grads], trainable_variables)

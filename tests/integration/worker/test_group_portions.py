@@ -398,6 +398,13 @@ class Stacked(keras.layers.Layer):
 """
 
 
+def test_pairs_are_found_of_a_batch_of_one_record_too(module, data):
+    pairs = "lambda y, p: keras.ops.mean((p[:, None, 0] - p[None, :, 0]) ** 2)"
+    case = Case("pairs", layers=ALIKE, loss=pairs)
+    with pytest.raises(UserCodeError, match="the loss of a batch of 2 records"):
+        Member(module(case, "allReduce", 1, data), data, None)
+
+
 def test_an_output_whose_first_dimension_is_another_one_is_left_as_it_is(module, data):
     case = Case(
         "stacked heads", before=STACKED,

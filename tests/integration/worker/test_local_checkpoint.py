@@ -12,9 +12,15 @@ from elasticdl.job.heartbeats import LocalSnapshot
 from elasticdl.job.tasks import LIVE, ModelVersion
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.own_step import OwnStep, other_optimizers
+from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 
-from tests.integration.worker.own_optimizers import HOLDING, MOVING, TENSORFLOWS
+from tests.integration.worker.own_optimizers import (
+    FORWARDING,
+    HOLDING,
+    MOVING,
+    TENSORFLOWS,
+)
 from tests.integration.worker.test_local_trainer import local, rate_of, train, weights
 from tests.integration.worker.test_optimizer_options import text_of
 
@@ -171,6 +177,29 @@ def test_a_held_rate_that_the_module_says_anew_is_not_that_of_the_checkpoint(
     again = definition(mlp + MOVING.replace("RATE", "0.25"))
     state_of(again).restore(folder)
     assert float(again.optimizer.held.learning_rate) == 0.25
+
+
+@pytest.mark.parametrize("said", ["scale", "callback"])
+def test_a_rate_that_is_passed_on_to_a_held_optimizer_is_that_of_the_job(
+    definition, mlp, batches_of, tmp_path, said
+):
+    def rate_of_job(module, before):
+        scale = 0.5 if before and said == "scale" else 1.0
+        wanted = 0.2 if before and said == "callback" else None
+        return LearningRate(module.optimizer, lambda *_: wanted, lambda: scale)
+
+    module = definition(mlp + FORWARDING)
+    rate = rate_of_job(module, before=True)
+    state = state_of(module, rate)
+    train(local(module, rate=rate), list(batches_of(3)))
+    assert float(module.optimizer.learning_rate) != pytest.approx(0.1)
+    folder = saved(module, 3, tmp_path / "version-3", state=state)
+    again = definition(mlp + FORWARDING)
+    rate = rate_of_job(again, before=False)
+    state_of(again, rate).restore(folder)
+    train(local(again, rate=rate, version=3), list(batches_of(2)))
+    assert float(again.optimizer.learning_rate) == pytest.approx(0.1)
+    np.testing.assert_array_equal(again.optimizer.rates, [0.5**6, 0.5**7])
 
 
 def test_a_variable_that_keras_does_not_know_is_refused(definition, mlp):
@@ -332,6 +361,7 @@ class Two(keras.Model):
         ):
             ours = layer.trainable_variables
             optimizer.apply(tape.gradient(loss, [v.value for v in ours]), ours)
+        self.other.learning_rate = self.other.learning_rate * 0.9
         return {"loss": loss}
 
 
@@ -363,11 +393,9 @@ def test_a_models_further_optimizers_come_back_too(definition, tmp_path, held):
     draw = np.random.default_rng(0)
     x, y = draw.normal(size=(32, 3)).astype("float32"), draw.random(32, "float32")
 
-    def trained(module, steps):
+    def traced(module):
         step = OwnStep(module)
         step.trace(x, y)
-        for _ in range(steps):
-            step.apply(x, y)
         return step
 
     def state(module):
@@ -379,12 +407,14 @@ def test_a_models_further_optimizers_come_back_too(definition, tmp_path, held):
     named = {"definition": "net.model", "files": {"net.py": text}}
     local_job = {"strategy": "local", "worker": {"replicas": 1}}
     module, again = (definition(model=named, **local_job) for _ in range(2))
-    step = trained(module, 5)
-    write = state(module).write(5)
-    entry = write(tmp_path, lambda _: None)
+    step = traced(module)
+    begun = state(module)
+    for _ in range(5):
+        step.apply(x, y)
+    entry = begun.write(5)(tmp_path, lambda _: None)
     manifest = Manifest(job="j", strategy="local", version=5, shards=[entry])
     store.write_manifest(tmp_path, manifest)
-    resumed = trained(again, 0)
+    resumed = traced(again)
     state(again).restore(tmp_path)
     for _ in range(5):
         step.apply(x, y)

@@ -151,7 +151,7 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         _refuse_differing(traced, *changed, bound=bound)
     if tried is None:
         return
-    (found, counts), rows = tried, int(tf.nest.flatten(features)[0].shape[0])
+    found, counts = tried
     dimensions = zip(*(each for _, _, each in found), strict=True)
     # In the whole and in both portions: a table as an output may have as many rows.
     of_records = [each == counts for each in dimensions]
@@ -164,8 +164,10 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         return one(features, labels, draw, moves=moves)
 
     traced = GraphFunction(one_apart, reduce_retracing=True)
-    by_record = draws(*counts[:2])[:rows]  # one record alone is tried twice
-    _refuse_differing(traced, (features, by_record), labels, bound=bound)
+    if int(tf.nest.flatten(features)[0].shape[0]) < counts[0]:  # one record alone
+        features, labels = _twice((features, labels))
+    given = features, draws(*counts[:2])
+    _refuse_differing(traced, given, labels, bound=bound)
 
 
 def _as_is(outputs: Any) -> Any:
@@ -403,8 +405,7 @@ def _tried(
         batch = (features, labels)
         rows = int(tf.nest.flatten(features)[0].shape[0])
         if rows == 1:
-            batch = tf.nest.map_structure(lambda t: _again(t, 2), batch)
-            rows = 2
+            batch, rows = _twice(batch), 2
         first = num_first(rows)
         given = [batch, *_cut(batch, first, rows)]
         found = [function(*each) for each in given]
@@ -442,6 +443,10 @@ def _rows(tensor: Any, start: int, end: int) -> Any:
         size = tf.concat([[end - start], shape[1:]], 0)
         return tf.sparse.slice(tensor, begin, size)
     return tensor[start:end]
+
+
+def _twice(batch: Any) -> Any:
+    return tf.nest.map_structure(lambda t: _again(t, 2), batch)
 
 
 def _again(tensor: Any, times: int) -> Any:

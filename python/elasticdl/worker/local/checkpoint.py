@@ -27,7 +27,7 @@ from elasticdl.checkpoint.layout import (
 from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
 from elasticdl.errors import CheckpointError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone
-from elasticdl.model.optimizers import inner_optimizer
+from elasticdl.model.optimizers import base_learning_rate, inner_optimizer
 from elasticdl.model.state import non_trainable, read_state
 from elasticdl.model.variables import (
     NamedVariable,
@@ -89,7 +89,7 @@ class LocalState:
             optimizer, self._trainable, self._iterations
         )
         self._others.update(variables_beside(beside))
-        self._held_rates = held_rates(optimizer)
+        self._held_rates = held_rates(optimizer, beside)
         # Made with the initial values: those of a checkpoint come later.
         self._as_values = [
             slot for slot, of in self._slots.items() if self._equals_values(of)
@@ -181,13 +181,13 @@ class LocalState:
         self._restore_slots(path, whole, list(self._slots))
         new = []
         for name, variable in self._others.items():
-            array = whole.states.get(name)
+            array, shape = whole.states.get(name), tuple(variable.shape)
             old = whole.scalars.get(variable.name)  # of checkpoints written before
-            if array is not None and array.shape == tuple(variable.shape):
+            if array is not None and array.shape == shape:
                 variable.assign(restored(array, variable))
-            elif old is not None and not variable.shape:
+            elif old is not None and not shape:
                 variable.assign(old)
-            elif variable.shape:
+            elif shape:
                 new.append(variable.name)
         _tell_new(path, new)
         self._restore_rates(whole)
@@ -199,8 +199,12 @@ class LocalState:
             inner._u_product.assign(nadam_product(inner.beta_1, steps))  # noqa: SLF001 - no PS keeps it, and it has no public name
 
     def _restore_rates(self, whole: reshard.Whole) -> None:
+        outer = base_learning_rate(self._optimizer)
         for name, held in self._held_rates.items():
             held.restore(whole.states.get(name))
+            if base_learning_rate(self._optimizer) != outer:
+                # The optimizer's own rate is that of one it holds: `LearningRate`'s.
+                held.begin()
         if self._rate is not None and {OWN_RATE, SET_RATE} <= whole.scalars.keys():
             self._rate.restore(whole.scalars[OWN_RATE], whole.scalars[SET_RATE])
 

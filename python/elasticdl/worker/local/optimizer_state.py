@@ -65,17 +65,43 @@ class HeldRate:
         if stored is not None and stored[0] == self._first:
             self._variable.assign(stored[1])
 
+    def begin(self) -> None:
+        """Begin with the rate that the module says."""
+        self._variable.assign(self._first)
 
-def held_rates(optimizer: keras.optimizers.Optimizer) -> dict[str, HeldRate]:
-    """Return the rates of optimizers that another one holds, by a name."""
+
+def held_rates(
+    optimizer: keras.optimizers.Optimizer,
+    beside: Sequence[keras.optimizers.Optimizer],
+) -> dict[str, HeldRate]:
+    """Return the rates that nobody sets, by a name: of optimizers that the job's holds.
+
+    And those of `beside`, the further ones of a training step of the model's own.
+    """
     # That of the job's optimizer is `LearningRate`'s.
     own = {
         id(getattr(one, "_learning_rate", None))
         for one in (optimizer, inner_optimizer(optimizer))
     }
-    rates = [v for v in variables_of(optimizer) if v.name == "learning_rate"]
-    held = [v for v in rates if id(v) not in own]
-    return {f"optimizer/held rate/{n}": HeldRate(v) for n, v in enumerate(held)}
+    return {
+        f"optimizer {number}/held rate/{place}": HeldRate(variable)
+        for number, one in enumerate((optimizer, *beside))
+        for place, variable in enumerate(filter(_is_rate, variables_of(one)))
+        if id(variable) not in own
+    }
+
+
+def _is_rate(variable: Any) -> bool:
+    # One of several numbers is the user's own, and kept as any variable.
+    # TensorFlow's shape is true, also of a single number.
+    is_one = not tuple(variable.shape) and is_float(variable)
+    return bool(variable.name == "learning_rate" and is_one)
+
+
+def _is_kept_as_slot(variable: Any) -> bool:
+    # Slots are float32, in which neither long integers nor float64 have room.
+    dtype = keras.backend.standardize_dtype(variable.dtype)
+    return is_float(variable) and dtype != "float64"
 
 
 def nadam_product(beta_1: float, updates: int) -> np.float32:
@@ -114,12 +140,17 @@ def slots_of(
     others: dict[str, Any] = {}
     seen: Counter[str] = Counter()
     for variable in variables_of(optimizer):
-        if variable is count or variable.name == "learning_rate":
+        if variable is count or _is_rate(variable):
             continue
         fitting = ((p, v) for p, v in prefixes if variable.name.startswith(p))
         prefix, item = next(fitting, ("", None))
         fits = item is not None and variable.shape == item.shape
-        if item is not None and fits and shared[prefix] == 1 and is_float(variable):
+        if (
+            item is not None
+            and fits
+            and shared[prefix] == 1
+            and _is_kept_as_slot(variable)
+        ):
             slot = variable.name.removeprefix(prefix)
             of_slot = slots.setdefault(common.get(slot, slot), {})
             # Two optimizers within one may have a slot of a variable each.
@@ -138,5 +169,5 @@ def variables_beside(
         f"optimizer {number}/{variable.name}/{place}": variable
         for number, optimizer in enumerate(optimizers, 1)
         for place, variable in enumerate(variables_of(optimizer))
-        if variable.name != "learning_rate"
+        if not _is_rate(variable)
     }
