@@ -92,7 +92,11 @@ class TaskStream:
         self._load = load
         self._describe = describe
         self._on_fenced = on_fenced
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        # The caller of `next` and of `close` waits for the one, the two threads for the
+        # other: each thread that wakes takes Python's lock from the training step.
+        self._changed = threading.Condition(lock)
+        self._due = threading.Condition(lock)
         self._ready: deque[LoadedTask] = deque()
         self._outbox = Outbox()
         self._far_ahead = far_ahead
@@ -187,7 +191,7 @@ class TaskStream:
             self._waited_seconds += now - asked
             self._ahead.took(waited_seconds=self._waited_seconds, now=now)
             self._waited_seconds = 0.0
-            self._changed.notify_all()
+            self._notify_due()
             return task
 
     @property
@@ -203,8 +207,10 @@ class TaskStream:
         with self._changed:
             self._held.discard(report.lease_id)
             self._beside_done |= report.lease_id == self._beside
+            first = not self._outbox.waiting
             self._post(report, urgent=not can_wait)
-            self._changed.notify_all()
+            # From the first one on the threads know how long they may sleep.
+            self._notify_due(begins=first)
 
     def forget(self, lease_id: int) -> None:
         """Drop a task whose lease was lost, without a report."""
@@ -225,7 +231,7 @@ class TaskStream:
         """Stop leasing and hand back tasks that were read but not begun."""
         with self._changed:
             self._draining = True
-            self._changed.notify_all()
+            self._notify_all()
         self.hand_back()
 
     def hand_back(self) -> None:
@@ -233,20 +239,28 @@ class TaskStream:
         with self._changed:
             while self._ready:
                 self._return(self._ready.popleft().task)
-            self._changed.notify_all()
+            self._notify_all()
 
     def close(self, seconds: float) -> bool:
         """Send the last reports; return whether all were acknowledged in time."""
         with self._changed:
             self._draining = True
-            self._changed.notify_all()
+            self._notify_all()
             done = self._changed.wait_for(
                 lambda: not (len(self._outbox) or self._leasing or self._loading),
                 seconds,
             )
             self._closed = True
-            self._changed.notify_all()
+            self._notify_all()
         return done
+
+    def _notify_all(self) -> None:
+        self._changed.notify_all()
+        self._due.notify_all()
+
+    def _notify_due(self, *, begins: bool = False) -> None:
+        if begins or self._wanted() or self._must_report():
+            self._due.notify_all()
 
     # -- lease thread -------------------------------------------------------------
 
@@ -279,7 +293,7 @@ class TaskStream:
         """Wait until `needed` or closed; looks again when a report must go."""
         while not (self._closed or needed()):
             seconds = self._report_wait()
-            self._changed.wait(seconds if seconds is None or seconds > 0 else None)
+            self._due.wait(seconds if seconds is None or seconds > 0 else None)
 
     def _must_report(self) -> bool:
         seconds = self._report_wait()
@@ -413,7 +427,7 @@ class TaskStream:
             with self._changed:
                 self._outbox.put_back(reports)
                 self._closed = True
-                self._changed.notify_all()
+                self._notify_all()
             self._on_fenced(str(error))
             return None
         except RpcError as error:
