@@ -38,17 +38,16 @@ from elasticdl.job.spec.group import needs_of_group
 from elasticdl.job.spec.labels import Image
 from elasticdl.job.spec.problems import Problem, ProblemsError
 from elasticdl.job.spec.replicas import (
-    LimitsSpec,
     MasterSpec,
     PsSpec,
     ReplicaSpec,
-    ResourcesSpec,
-    VolumeSpec,
     WorkerSpec,
     names_of_variables,
 )
+from elasticdl.job.spec.resources import LimitsSpec, ResourcesSpec
 from elasticdl.job.spec.strategies import needs_of_local, needs_of_sync
 from elasticdl.job.spec.training import AllReduceSpec, TrainingSpec
+from elasticdl.job.spec.volumes import VolumeSpec
 from elasticdl.job.words import DataKind
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""The part of the specification that says what runs: master, PS, workers, volumes.
+"""The part of the specification that says what runs: master, PS, workers.
 
-Owns numbers, resources, priorities, restart and heartbeat bounds of the replicas.
+Owns numbers, priorities, restart and heartbeat bounds of the replicas.
 Imported through `job.spec.job`. Must not know where replicas run.
 """
 
@@ -10,7 +10,6 @@ import re
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     WithJsonSchema,
@@ -20,7 +19,6 @@ from pydantic import (
 
 from elasticdl.job.spec.base import (
     OBJECT_OR_NONE_PATTERN,
-    PATH_PATTERN,
     QUANTITY_PATTERN,
     CountOrZero,
     PositiveInt,
@@ -30,63 +28,19 @@ from elasticdl.job.spec.base import (
     SpecModel,
     UpdateMode,
 )
-from elasticdl.job.spec.labels import LABEL_KEY_PATTERN, Image, schema_of
+from elasticdl.job.spec.labels import Image
 from elasticdl.job.spec.problems import Problem, ProblemsError
-from elasticdl.job.spec.quantity import bytes_or_zero, is_whole, parse_bytes
+from elasticdl.job.spec.quantity import bytes_or_zero, parse_bytes
+from elasticdl.job.spec.resources import (
+    LimitsSpec,
+    MasterResourcesSpec,
+    ResourcesSpec,
+    is_device,
+)
 
-# Less cannot hold a process; it is mostly a number without its unit.
-_LEAST_MEMORY = 16 * 2**20
 _CLASS_FORM = "lower case letters, digits, `-` and `.`, no dash at the ends"
 # Whatever a maximum says: a grant is a text that anybody may have written.
 MOST_WORKERS = 100_000
-# What a container begins with: a volume in its place hides the program itself.
-_PROGRAMS = (
-    "", "/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/opt/elasticdl", "/proc",
-    "/sbin", "/sys", "/usr",
-)  # fmt: skip
-
-
-def _is_device(name: str) -> bool:
-    """Whether Kubernetes counts it in whole ones, and lends none beyond the request."""
-    return "/" in name and "kubernetes.io/" not in name
-
-
-def _others_alone(extra: dict[str, str]) -> dict[str, str]:
-    problems = [
-        Problem(name, amount, f"it in `{name}` beside `extra`", "move it one level up")
-        for name, amount in extra.items()
-        if name in ("cpu", "memory")
-    ]
-    problems += [
-        Problem(name, "no domain", "one, as in `nvidia.com/gpu`", "write the full name")
-        for name in extra
-        if not re.search(r"/|^(cpu|memory|ephemeral-storage|hugepages-.+)$", name)
-    ]
-    problems += [
-        Problem("", repr(name), "the name of a resource", "as `nvidia.com/gpu`")
-        for name in extra
-        if not re.search(LABEL_KEY_PATTERN, name)
-    ]
-    problems += [
-        Problem(name, repr(amount), "a quantity", "write it as `1` or `8Gi`")
-        for name, amount in extra.items()
-        if not re.search(QUANTITY_PATTERN, amount)
-    ]
-    problems += [
-        Problem(name, repr(amount), "a whole number", "devices are not divided")
-        for name, amount in extra.items()
-        if _is_device(name) and not is_whole(amount)
-    ]
-    if problems:
-        raise ProblemsError(*problems)
-    return extra
-
-
-Extra = Annotated[
-    dict[str, str],
-    AfterValidator(_others_alone),
-    WithJsonSchema(schema_of(LABEL_KEY_PATTERN)),
-]
 
 
 def _number_as_text(value: Any) -> Any:
@@ -100,53 +54,6 @@ NameOrShare = Annotated[
     BeforeValidator(_number_as_text),
     WithJsonSchema({"type": ["string", "number"]}),
 ]
-
-
-class ResourcesSpec(SpecModel):
-    """What one replica asks for. Keys other than cpu and memory go to `extra`."""
-
-    cpu: float = Field(1.0, gt=0, description="CPUs; fractions are allowed.")
-    memory: str = Field(
-        "4096Mi", pattern=QUANTITY_PATTERN, description="Memory, as `512Mi` or `4Gi`."
-    )
-    extra: Extra = Field(
-        default_factory=dict,
-        description="Other resources by name, as `nvidia.com/gpu: '1'` or "
-        "`ephemeral-storage: 1Gi`.",
-    )
-
-    @field_validator("memory")
-    @classmethod
-    def _is_room_for_a_process(cls, value: str) -> str:
-        if parse_bytes(value) < _LEAST_MEMORY:
-            expected = "at least 16Mi"
-            raise ProblemsError(Problem("", value, expected, "write it as `4Gi`"))
-        return value
-
-
-class MasterResourcesSpec(ResourcesSpec):
-    """Resources of the master, which computes nothing."""
-
-    cpu: float = Field(0.1, gt=0, description="CPUs; fractions are allowed.")
-    memory: str = Field(
-        "1024Mi", pattern=QUANTITY_PATTERN, description="Memory, as `512Mi` or `4Gi`."
-    )
-
-
-class LimitsSpec(SpecModel):
-    """Upper limits of one replica; an absent limit equals the request."""
-
-    cpu: float | None = Field(None, gt=0, description="CPUs; empty is the request.")
-    memory: str | None = Field(
-        None, pattern=QUANTITY_PATTERN, description="Memory; empty is the request."
-    )
-    extra: Extra = Field(default_factory=dict, description="Other resources by name.")
-
-    @field_validator("memory")
-    @classmethod
-    def _is_an_amount(cls, value: str | None) -> str | None:
-        parse_bytes(value or "")
-        return value
 
 
 def names_of_variables(env: dict[str, str]) -> dict[str, str]:
@@ -214,7 +121,7 @@ class ReplicaSpec(SpecModel):
         problems += [
             _unequal(name, amount, asked.extra[name])
             for name, amount in most.extra.items()
-            if _is_device(name)
+            if is_device(name)
             and bytes_or_zero(amount) > bytes_or_zero(asked.extra.get(name, amount))
         ]
         if problems:
@@ -458,42 +365,3 @@ def _is_share(text: str) -> bool:
         return 0.0 <= float(text) <= 1.0
     except ValueError:
         return False
-
-
-class VolumeSpec(SpecModel):
-    """One volume, mounted in all pods."""
-
-    claim_name: str = Field(
-        "", pattern=OBJECT_OR_NONE_PATTERN, description="PersistentVolumeClaim."
-    )
-    host_path: str = Field(
-        "", pattern="^(/.*)?$", description="Folder of the node, where allowed."
-    )
-    mount_path: str = Field(pattern=PATH_PATTERN, description="Where it appears.")
-    sub_path: str = Field("", description="Folder inside the volume.")
-    type: str = Field("", description="Kind of host path, as `Directory`.")
-
-    @field_validator("mount_path")
-    @classmethod
-    def _hides_no_program(cls, value: str) -> str:
-        path = value.rstrip("/")
-        # Another way to write `/etc` is `//etc`, or `/./etc`.
-        roundabout = {"", ".", ".."} & set(path.split("/")[1:])
-        if path in _PROGRAMS or roundabout or ":" in path:
-            expected = "a folder that the container can do without"
-            help_ = "the container's own files are there; choose another"
-            raise ProblemsError(Problem("", value, expected, help_))
-        return value
-
-    @model_validator(mode="after")
-    def _one_source(self) -> VolumeSpec:
-        if bool(self.claim_name) == bool(self.host_path):
-            raise ProblemsError(
-                Problem(
-                    "",
-                    "both" if self.claim_name else "neither of them",
-                    "exactly one of `claimName` and `hostPath`",
-                    "name where the volume comes from",
-                )
-            )
-        return self
