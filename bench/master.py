@@ -21,7 +21,7 @@ from elasticdl.data.reader import Shard
 from elasticdl.errors import FencedError
 from elasticdl.job.tasks import LeaseRequest
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 from frame import Benchmark, Row, in_one_loop, interleaved, progress, ratios, row
 from master_crowd import crowd_of
 from master_role import SILENT, lease_rate, master, patiently, percentile_99
@@ -78,7 +78,7 @@ from pathlib import Path
 import numpy
 from elasticdl.data.reader import Shard
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 folder = tempfile.mkdtemp()
 memory = psutil.Process().memory_info
 before, began = memory().rss, time.perf_counter()

@@ -36,7 +36,7 @@ from elasticdl.master.members.relaunch_rules import error_first
 from elasticdl.master.model import checkpoint_identity
 from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.ledger import Made
-from elasticdl.master.tasks.queue import LeasedTask
+from elasticdl.master.tasks.queued import LeasedTask
 from elasticdl.master.tasks.side_tasks import is_side
 from elasticdl.metrics.registry import MasterMetrics
 

@@ -18,7 +18,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.tasks.kills import LEAST_KILLS, Kills
-from elasticdl.master.tasks.queue import QueuedTask
+from elasticdl.master.tasks.queued import QueuedTask
 from elasticdl.metrics.registry import MasterMetrics
 
 log = logging.getLogger(__name__)

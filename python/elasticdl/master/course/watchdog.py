@@ -26,7 +26,7 @@ from elasticdl.master.members.member import HANG_STEPS, Member
 from elasticdl.master.model.checkpointing import THE_END
 from elasticdl.master.model.ps_group import SLOWEST_BYTES_PER_SECOND
 from elasticdl.master.tasks.data_plan import SearchStage
-from elasticdl.master.tasks.queue import LeasedTask
+from elasticdl.master.tasks.queued import LeasedTask
 
 # Twice what a replica may take to start, trace or restore before it is ended itself.
 STILL_STARTS = 2.0

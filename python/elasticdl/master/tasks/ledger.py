@@ -25,8 +25,9 @@ from elasticdl.master.tasks.fact import Fact
 from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.journal_files import Event
 from elasticdl.master.tasks.notes import Notes
-from elasticdl.master.tasks.queue import LeasedTask, QueuedTask, TaskQueue
+from elasticdl.master.tasks.queue import TaskQueue
 from elasticdl.master.tasks.queue_plan import QueuePlan, differences
+from elasticdl.master.tasks.queued import LeasedTask, QueuedTask
 
 F = TypeVar("F", bound=Fact)
 
