@@ -110,3 +110,73 @@ def test_columns_of_validation_may_have_another_order_than_those_of_training(
     ).finish()
     # The model subtracts already: what is left is rounding.
     assert report.metrics["loss"] < 1e-9
+
+
+PARTIAL = """
+import keras
+import tensorflow as tf
+
+class Partial(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.flat = keras.layers.Flatten()
+        self.dense = keras.layers.Dense(10)
+
+    def call(self, features):
+        digit = self.dense(self.flat(features["image"]))
+        return {"digit": digit, "left_out": None}
+
+def custom_model():
+    return Partial()
+
+def loss(labels, predictions):
+    return keras.ops.mean(keras.losses.sparse_categorical_crossentropy(
+        labels, predictions["digit"], from_logits=True))
+
+def optimizer():
+    return keras.optimizers.Adam(0.01)
+
+def feed(dataset, mode, metadata):
+    spec = {"image": tf.io.FixedLenFeature([8, 8], tf.float32)}
+    if mode != "prediction":
+        spec["label"] = tf.io.FixedLenFeature([], tf.int64)
+    def parse(record):
+        example = tf.io.parse_single_example(record, spec)
+        features = {"image": example["image"] / 16.0}
+        return features if mode == "prediction" else (features, example["label"])
+    return dataset.map(parse)
+
+def eval_metrics_fn():
+    return {"accuracy": lambda labels, predictions:
+        keras.metrics.sparse_categorical_accuracy(labels, predictions["digit"])}
+"""
+
+
+@pytest.mark.parametrize("strategy", ["local", "allReduce", "parameterServer"])
+def test_an_output_that_a_model_leaves_out_is_none_to_its_loss_and_no_column(
+    job, digits, strategy
+):
+    model = {"definition": "partial.custom_model", "files": {"partial.py": PARTIAL}}
+    report = job(
+        f"partial-{strategy.lower()}",
+        strategy=strategy,
+        model=model,
+        training={"epochs": 3},
+        worker={"replicas": 1},
+    ).finish()
+    assert report.metrics["accuracy"] > 0.6
+    job(
+        "partial-predict",
+        verb="predict",
+        type="predict",
+        model=model,
+        data={"prediction": "data/digits/test"},
+        checkpoint={"initFrom": report.checkpoint},
+        predictionFormat="jsonl",
+        predictionOutput="predicted",
+        worker={"replicas": 1},
+    ).finish()
+    row = json.loads(
+        (digits / "predicted/part-000000.jsonl").read_text().split("\n")[0]
+    )
+    assert set(row) == {"source", "record", "digit"}

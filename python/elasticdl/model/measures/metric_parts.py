@@ -109,10 +109,13 @@ def result_names(metric: Any) -> list[str]:
 
 
 def full_precision(tree: Any) -> Any:
-    """Return the tensors, 16-bit floats as float32, for losses and metrics."""
+    """Return the tensors, 16-bit floats as float32, for losses and metrics.
+
+    An output may be None: a model of one's own that leaves one out.
+    """
 
     def cast(tensor: Any) -> Any:
-        if tensor.dtype in (tf.bfloat16, tf.float16):
+        if tensor is not None and tensor.dtype in (tf.bfloat16, tf.float16):
             return with_mask_of(tf.cast(tensor, tf.float32), tensor)
         return tensor
 

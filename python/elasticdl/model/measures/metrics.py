@@ -235,6 +235,8 @@ def _rows(tree: Any, start: int, end: int) -> Any:
 
 
 def _rows_of(tensor: Any, start: int, end: int) -> Any:
+    if tensor is None:
+        return None  # an output that the model leaves out
     if not isinstance(tensor, tf.SparseTensor):
         return tensor[start:end]
     first = [start] + [0] * (len(tensor.shape) - 1)

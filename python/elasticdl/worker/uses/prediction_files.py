@@ -23,12 +23,18 @@ Columns = dict[str, list[Any]]
 
 
 def columns_of(outputs: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return a model's outputs (array, list or dict of arrays) by column name."""
-    if isinstance(outputs, Mapping):
-        return {str(name): np.asarray(value) for name, value in outputs.items()}
-    if isinstance(outputs, list | tuple):
-        return {f"prediction_{i}": np.asarray(value) for i, value in enumerate(outputs)}
-    return {"prediction": np.asarray(outputs)}
+    """Return a model's outputs (array, list or dict of arrays) by column name.
+
+    An output that is None, which the model leaves out, has no column.
+    """
+    match outputs:
+        case Mapping():
+            named = {str(name): value for name, value in outputs.items()}
+        case list() | tuple():
+            named = {f"prediction_{i}": value for i, value in enumerate(outputs)}
+        case _:
+            named = {"prediction": outputs}
+    return {name: np.asarray(v) for name, v in named.items() if v is not None}
 
 
 def merged(batches: Sequence[Any]) -> Columns:

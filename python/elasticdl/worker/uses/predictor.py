@@ -119,7 +119,7 @@ class Predictor:
             for batch in self._feeder.batches(loaded.records):
                 self._progress.begins(kind_of(batch))
                 outputs = self._outputs(batch.features)
-                self._sink.batch(tf.nest.map_structure(lambda t: t.numpy(), outputs))
+                self._sink.batch(tf.nest.map_structure(_array, outputs))
                 records += batch.num_records
                 self._progress.ended()
         unfed = self._feeder.bad
@@ -141,3 +141,7 @@ class Predictor:
             return None
         unfed = {bad.index for bad in self._feeder.bad}
         return [n for place, n in enumerate(numbers) if place not in unfed]
+
+
+def _array(output: Any) -> Any:
+    return None if output is None else output.numpy()  # the model leaves some out
