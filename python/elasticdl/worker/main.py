@@ -74,7 +74,7 @@ def run() -> int:
     try:
         _live(context, spec, leaving)
     except FencedError as error:
-        log.warning("This worker is not needed any more: %s", error)
+        log.error("This worker is not needed any more: %s", error)
         return ExitCode.FENCED
     except ElasticDLError as error:
         if leaving.is_set() and isinstance(error, RpcError):

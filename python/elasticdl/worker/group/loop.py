@@ -27,7 +27,7 @@ from elasticdl.collective.messages import (
     Stateless,
     Take,
 )
-from elasticdl.errors import CheckpointError, JobError
+from elasticdl.errors import CheckpointError, FencedError
 from elasticdl.job.tasks import (
     RecordShare,
     SkippedRecord,
@@ -77,13 +77,17 @@ class GroupLoop:
         self._led = False
         self._made_in = 0  # the round of the last step, also of one without records
         self._beside = Beside(parts.handlers, parts.stream, parts.describe, parts.shows)
-        self._given = False  # the model has had another member's values
+        self._given = False  # the model has had values of another member's steps
         # The newest leases that were reported. A lease call that was under way brings
         # them once more.
         self._reported: deque[int] = deque(maxlen=_MOST_REPORTED)
 
     def run(self) -> None:
-        """Run the loop. Raises UserCodeError once the failed task is reported."""
+        """Run the loop.
+
+        Raises UserCodeError once the failed task is reported, and FencedError where
+        another process has to take the place of this one.
+        """
         parts = self._parts
         try:
             while not parts.leaving.is_set() and not self._is_over:
@@ -247,9 +251,12 @@ class GroupLoop:
             return False  # it is long over
         directory = told.restore_dir
         if (self._given or self._stepping.trained) and not directory:
-            raise JobError(
-                "this worker has trained already, and the job begins again with its "
-                "initial values: another process has to take its place"
+            # No fault of its own: what it began with is kept nowhere, and a new
+            # process makes it again.
+            raise FencedError(
+                "it has values of steps made already, and the job, which has no "
+                "checkpoint yet, begins again with its initial ones: another process "
+                "takes its place"
             )
         try:
             with self._parts.shows.goodput.cause(GoodputCause.RESTORE):
@@ -271,7 +278,7 @@ class GroupLoop:
             work = self._parts.state.take(raw)
         self._parts.rate.took(work.rate)
         self._parts.step.begin()
-        self._given = True
+        self._given |= work.version > 0
         with self._position.lock:
             self._position.work = work
         log.info("Got version %d from the group", work.version)
