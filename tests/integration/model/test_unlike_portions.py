@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.portions import refuse_uneven
+from elasticdl.model.measures.targets import Weighted
 
 RECORDS = 32
 
@@ -51,6 +52,16 @@ def classes(drawn):
     return model, given, drawn.integers(0, 10, RECORDS)
 
 
+def words(drawn):
+    model, given, labels = classes(drawn)
+    return model, given, np.maximum(labels, 1)
+
+
+def signs(drawn):
+    model, given, _ = numbers(drawn)
+    return model, given, 2.0 * drawn.integers(0, 2, (RECORDS, 1)) - 1
+
+
 def root(labels, predictions):
     return tf.sqrt(tf.reduce_mean((labels - predictions) ** 2))
 
@@ -59,6 +70,34 @@ def weighted(labels, predictions):
     weights = 1 + tf.cast(labels, tf.float32)
     losses = keras.losses.sparse_categorical_crossentropy(labels, predictions)
     return tf.reduce_sum(weights * losses) / tf.reduce_sum(weights)
+
+
+def of_labels_that_count(counts):
+    """Return a loss over what has a label."""
+
+    def loss(labels, predictions):
+        counted = tf.cast(counts(labels), tf.float32)
+        each = tf.where(counted > 0, (labels - predictions) ** 2, 0.0)
+        return tf.reduce_sum(each) / tf.maximum(tf.reduce_sum(counted), 1.0)
+
+    return loss
+
+
+def of_words_but_padding(labels, predictions):
+    counted = tf.cast(labels > 0, tf.float32)
+    each = keras.losses.sparse_categorical_crossentropy(labels, predictions)
+    return tf.reduce_sum(each * counted) / tf.reduce_sum(counted)
+
+
+def chances(drawn):
+    """One number for each record, all the same at first: ten make one."""
+    given = drawn.normal(size=(RECORDS, 6))
+    bias = keras.initializers.Constant(-np.log(9.0))
+    dense = keras.layers.Dense(
+        1, "sigmoid", kernel_initializer="zeros", bias_initializer=bias
+    )
+    labels = drawn.integers(0, 2, RECORDS).astype(np.float32)
+    return [dense, keras.layers.Reshape(())], given, labels
 
 
 def tried(make, loss, seed):
@@ -78,6 +117,11 @@ def tried(make, loss, seed):
         (pictures, keras.losses.Tversky()),
         (numbers, root),
         (classes, weighted),
+        # Of the given labels each counts.
+        (numbers, of_labels_that_count(lambda labels: labels > 0)),
+        (numbers, of_labels_that_count(lambda labels: labels != -1)),
+        (numbers, of_labels_that_count(tf.math.is_finite)),
+        (words, of_words_but_padding),
     ],
 )
 def test_no_mean_is_refused_where_portions_are_alike(make, loss):
@@ -94,11 +138,35 @@ def test_no_mean_is_refused_where_portions_are_alike(make, loss):
         (numbers, keras.losses.MeanSquaredLogarithmicError()),
         (numbers, keras.losses.Huber()),
         (classes, keras.losses.SparseCategoricalCrossentropy()),
+        (chances, keras.losses.BinaryCrossentropy()),
+        (signs, keras.losses.Hinge()),
+        (signs, keras.losses.SquaredHinge()),
     ],
 )
 def test_a_mean_over_records_is_taken_with_labels_that_are_changed(make, loss):
     for seed in range(4):
         tried(make, loss, seed)
+
+
+def test_a_loss_over_the_sum_of_weights_is_refused_where_all_weigh_as_much():
+    def weighed(targets, predictions):
+        labels, weights = targets
+        each = (labels - predictions) ** 2
+        return tf.reduce_sum(weights * each) / tf.reduce_sum(weights)
+
+    def mean(targets, predictions):
+        labels, weights = targets
+        return tf.reduce_mean(weights * (labels - predictions) ** 2)
+
+    layers, features, labels = numbers(np.random.default_rng(0))
+    model = keras.Sequential([keras.Input(features.shape[1:]), *layers])
+    given = (
+        tf.constant(features, tf.float32),
+        Weighted(tf.constant(labels, tf.float32), tf.ones([RECORDS, 1])),
+    )
+    refuse_uneven(Definition(model, mean), *given)
+    with pytest.raises(UserCodeError, match="expected their mean"):
+        refuse_uneven(Definition(model, weighed), *given)
 
 
 class Restored(keras.layers.Layer):

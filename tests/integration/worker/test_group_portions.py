@@ -37,6 +37,7 @@ from tests.integration.worker.matrix import (
 from tests.integration.worker.matrix_optimizers import USUAL
 from tests.integration.worker.matrix_product import cross
 from tests.integration.worker.matrix_texts import FEEDS, PER_WORD, SPARSE_LOSS
+from tests.integration.worker.own_layers import BEGINS, CONSTANTS, COUNTS, QUEUE
 
 BY_NAME = {case.name: case for case in AS_KERAS}
 LOSS = "keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction='{}')"
@@ -44,67 +45,8 @@ WORDS = {"layers": MASKED, "shape": "(5,)", "dtype": "int32", "optimizer": SGD}
 FEEDS["one word masked"] = PER_WORD + ', tf.one_hot(0, 5) * f["w"]'
 FEEDS["pictures without the thing"] = 'return f["x"], tf.zeros([3])'
 FEEDS["nothing but gaps"] = 'return f["words"] * 0, f["words"] % 3'
+FEEDS["words without gaps"] = 'return tf.maximum(f["words"], 1), f["words"] % 3'
 FEEDS["two kinds of words"] = 'return f["words"], (f["words"] % 3, f["words"] % 3)'
-COUNTS = """
-class Counts(keras.layers.Layer):
-    def build(self, shape):
-        make = lambda name, kind, value: self.add_weight(
-            name=name, shape=(), dtype=kind, initializer=value, trainable=False)
-        self.steps = make("steps", "int64", "zeros")
-        self.seen = make("seen", "float32", "zeros")
-        self.rows = make("rows", "int32", "zeros")
-        self.mean = make("mean", "float32", "zeros")
-        self.least = make("least", "float32", keras.initializers.Constant(np.inf))
-
-    def call(self, inputs, training=False):
-        if training:
-            rows = keras.ops.shape(inputs)[0]
-            self.steps.assign_add(1)
-            self.rows.assign_add(rows)
-            self.seen.assign_add(keras.ops.cast(rows, "float32"))
-            self.mean.assign(0.9 * self.mean + 0.1 * keras.ops.mean(inputs))
-            self.least.assign(keras.ops.minimum(self.least, 7.0))
-            return inputs / keras.ops.sqrt(keras.ops.cast(self.steps, "float32"))
-        return inputs
-
-"""
-# Its first batch is its mean; a moving one has the type that layers compute in.
-BEGINS = """
-class Begins(keras.layers.Layer):
-    def build(self, shape):
-        make = lambda name, kind, shape: self.add_weight(
-            name=name, shape=shape, dtype=kind, initializer="zeros", trainable=False)
-        self.begun = make("begun", "bool", ())
-        self.mean = make("mean", "float32", shape[-1:])
-        self.calls = make("calls", "bfloat16", ())
-
-    def call(self, inputs, training=False):
-        if training:
-            found = keras.ops.mean(inputs, 0)
-            moved = 0.9 * self.mean + 0.1 * found
-            self.mean.assign(keras.ops.where(self.begun, moved, found))
-            self.begun.assign(keras.ops.ones((), "bool"))
-            self.calls.assign_add(keras.ops.ones((), "bfloat16"))
-        return inputs
-
-"""
-# Masks and tables that no step changes; the least float32 times two is none.
-CONSTANTS = """
-class Constants(keras.layers.Layer):
-    def build(self, shape):
-        make = lambda kind, value: self.add_weight(
-            shape=(1 + np.size(value),), dtype=kind, trainable=False,
-            initializer=lambda shape, dtype: tf.cast([0, *np.ravel(value)], dtype))
-        self.table = make("float32", np.linspace(0, 1, 100) / 3)
-        self.masks = make("float32", [np.finfo("float32").min, -np.inf, np.nan])
-        self.wide = make("float64", 0.1)
-        self.short = make("bfloat16", 0.1)
-        self.half = make("float16", 6e4)
-
-    def call(self, inputs, training=False):
-        return inputs + keras.ops.sum(self.table)
-
-"""
 BEGINNING = Case("a flag", before=BEGINS, layers=middle("Begins()"))
 COUNTING = Case("counters", before=COUNTS, layers=middle("Counts()"))
 WEIGHTED_FUNCTION = """
@@ -121,6 +63,13 @@ UNLABELLED = """
 FEEDS["words without labels"] = UNLABELLED
 FEEDS["words without labels weighted"] = UNLABELLED + ', tf.fill([5], f["w"])'
 IGNORING = LOSS[:-1] + ", ignore_class=-5)"
+# As `loss` of the module, not of compile: divisors of Keras's are known all the same.
+OWN_LOSS = "\nloss = {}\n\n".format
+MASKED_FUNCTION = f"""
+def loss(labels, predictions):
+    return {SPARSE_LOSS}(labels, predictions)
+
+"""
 PLAIN_WORDS = {**WORDS, "layers": MASKED.replace(", mask_zero=True", "")}
 TWO_MASKED = {
     "functional": """
@@ -152,24 +101,6 @@ class Centers(keras.layers.Layer):
 """
 SUM, MEAN = "keras.ops.sum(inputs ** 2)", "keras.ops.mean(inputs ** 2)"
 PRODUCT = "keras.ops.mean(inputs[:, 0]) * keras.ops.mean(inputs[:, 1])"
-# The newest records, as a queue of keys to compare with.
-QUEUE = """
-class Queue(keras.layers.Layer):
-    def build(self, shape):
-        make = lambda name, kind, shape: self.add_weight(
-            name=name, shape=shape, dtype=kind, initializer="zeros", trainable=False)
-        self.at = make("at", "int32", ())
-        self.keys = make("keys", "float32", (64, shape[-1]))
-
-    def call(self, inputs, training=False):
-        if training:
-            rows = keras.ops.shape(inputs)[0]
-            places = (self.at + keras.ops.arange(rows))[:, None] % 64
-            self.keys.assign(keras.ops.scatter_update(self.keys, places, inputs))
-            self.at.assign((self.at + rows) % 64)
-        return inputs
-
-"""
 
 
 def adding(name, loss, before="Adds()", **more):
@@ -198,6 +129,10 @@ EQUAL = [
     ),
     Case("mean by sample weights", feed="weighted",
          loss=LOSS.format("mean_with_sample_weight")),
+    Case("a module's loss, mean by sample weights", feed="weighted",
+         before=OWN_LOSS(LOSS.format("mean_with_sample_weight"))),
+    Case("a module's loss, mask, ignore_class", **WORDS, feed="words without labels",
+         before=OWN_LOSS(IGNORING.format("sum_over_batch_size"))),
     Case("mean by class weights", loss=LOSS.format("mean_with_sample_weight"),
          job={"training": {"classWeight": {0: 1.0, 2: 4.0}}}),
     Case("mask, mean by sample weights", **WORDS, feed="per word weighted",
@@ -265,6 +200,8 @@ REFUSED = [
           loss="keras.losses.Dice()"), "the loss of a batch of .* expected their mean"),
     (Case("weighted function", before=WEIGHTED_FUNCTION, feed="weighted"),
      "set strategy: local"),
+    (Case("function of a masked loss, no gaps", **WORDS, feed="words without gaps",
+          before=MASKED_FUNCTION), "the loss of a batch of .* expected their mean"),
     (Case("two masked outputs", models=TWO_MASKED, forms=("functional",),
           shape="(5,)", dtype="int32", feed="two kinds of words",
           loss=f"[{SPARSE_LOSS}, {SPARSE_LOSS}]"), "several outputs have losses"),

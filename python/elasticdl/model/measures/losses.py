@@ -15,8 +15,8 @@ import keras
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
+from elasticdl.model.measures.divisors import divisor
 from elasticdl.model.measures.metric_parts import full_precision
-from elasticdl.model.measures.portions import divisor
 from elasticdl.model.measures.targets import parted
 from elasticdl.model.overrides import overrides
 from elasticdl.model.specs import relaxed
@@ -74,15 +74,20 @@ class Loss:
     def divisor(self, targets: Any, predictions: Any) -> tf.Tensor | None:
         """Return by what the loss divides its sum; None: by the number of records.
 
-        Of a loss that is the user's own it is not known. Call it after `whole`, in the
+        Of a function of the user's own it is not known. Call it after `whole`, in the
         same tf.function.
         """
-        compiled = getattr(self.model, "_compile_loss", None)
-        own = self.function is not None or overrides(self.model, "compute_loss")
-        if own or compiled is None:
-            return None
+        if self.function is not None:
+            losses = [self.function]
+            if not isinstance(self.function, keras.losses.Loss):
+                return None
+        else:
+            compiled = getattr(self.model, "_compile_loss", None)
+            if compiled is None or overrides(self.model, "compute_loss"):
+                return None
+            losses = [item.loss for item in compiled._flat_losses or ()]  # noqa: SLF001
         labels, weights = parted(targets)
-        return divisor(compiled, labels, weights, predictions)
+        return divisor(losses, labels, weights, predictions)
 
     def _of_model(
         self, features: Any, targets: Any, predictions: Any, *, training: bool

@@ -4,10 +4,11 @@ Owns the rules by which portions that are computed apart make the step of all re
 what each portion's loss weighs, and which state is a count. Called by the workers of
 strategy allReduce, before they train and in their step. Changes no variable.
 
-What Keras divides a loss by is known for its own losses. Of anything else a batch is
-tried, whole and in two portions, also with labels, features or predictions that make
-these unlike (`measures.spread`): what is no mean over records is refused, since it
-would train another model on two workers than on one.
+What Keras divides a loss by is known for its own losses (`measures.divisors`). Of
+anything else a batch is tried, whole and in two portions, also with labels, features or
+predictions that make these unlike (`measures.spread`), and with gaps in the labels:
+what is no mean over records is refused, since it would train another model on two
+workers than on one.
 """
 
 from __future__ import annotations
@@ -20,12 +21,10 @@ from typing import Any, Protocol
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.losses.loss import apply_mask
 
 from elasticdl.errors import UserCodeError
-from elasticdl.model.measures.masks import masks_of
 from elasticdl.model.measures.spread import draws, first_dimensions, spread
-from elasticdl.model.measures.unlike import num_first, unlike
+from elasticdl.model.measures.unlike import num_first, unlike, with_gaps
 from elasticdl.model.state import is_seed, layers_of, non_trainable
 from elasticdl.model.tracing import GraphFunction
 
@@ -50,8 +49,14 @@ _ADDED_ADVICE = (
     "strategy: local"
 )
 
+_LATE = 1_000_000  # steps: what a loss begins with little of is whole by then
+
 # What a function gives for a batch and its two portions, and the records of these.
 _Tried = tuple[list[Any], tuple[int, int, int]]
+
+
+class _NotTriedError(Exception):
+    """The loss needs what the model gives in training alone."""
 
 
 class PortionDefinition(Protocol):
@@ -71,54 +76,6 @@ class PortionDefinition(Protocol):
         """Return by what the loss divides its sum; None: by the number of records."""
 
 
-def divisor(
-    compiled: Any, labels: Any, weights: Any, predictions: Any
-) -> tf.Tensor | None:
-    """Return by what the loss of `compile` divides; None: by the number of records.
-
-    Raises UserCodeError for a sum, and for several losses with different divisors.
-    """
-    losses = [item.loss for item in compiled._flat_losses or ()]  # noqa: SLF001
-    masks = masks_of(predictions)
-    ignoring = any(getattr(loss, "ignore_class", None) is not None for loss in losses)
-    reductions = [getattr(loss, "reduction", None) for loss in losses]
-    if "sum" in reductions:
-        raise UserCodeError(
-            'the loss has reduction="sum", expected a mean over records: workers of '
-            "strategy allReduce compute portions of a step and average them by their "
-            'records; set reduction="sum_over_batch_size" and a learning rate for it, '
-            "or set strategy: local"
-        )
-    by_weight = "mean_with_sample_weight" in reductions and weights is not None
-    if not (by_weight or ignoring) and all(mask is None for mask in masks):
-        return None
-    if len(losses) != 1 or len(masks) != 1:
-        raise UserCodeError(
-            "several outputs have losses, and one divides by the records that a mask "
-            "or its ignore_class leaves, or by the sum of sample weights, expected "
-            "that all divide by the number of records: workers of strategy allReduce "
-            "add up portions of a step; leave mask_zero, ignore_class or "
-            'reduction="mean_with_sample_weight" out, or set strategy: local'
-        )
-    if ignoring:
-        masks = [_without_ignored(losses[0], labels, predictions, masks[0])]
-    if reductions[0] not in {"sum_over_batch_size", "mean", "mean_with_sample_weight"}:
-        return None
-    if not by_weight:
-        return tf.reduce_sum(tf.cast(masks[0], tf.float32))
-    weights = tf.cast(tf.nest.flatten(weights)[0], tf.float32)
-    counted = apply_mask(weights, masks[0], "float32", reductions[0])
-    return tf.reduce_sum(counted)
-
-
-def _without_ignored(loss: Any, labels: Any, predictions: Any, mask: Any) -> Any:
-    """Return what a loss with an `ignore_class` counts, of what a mask leaves."""
-    (label,), (prediction,) = tf.nest.flatten(labels), tf.nest.flatten(predictions)
-    values = loss.call(tf.cast(label, loss.dtype), tf.cast(prediction, loss.dtype))
-    (counted,) = masks_of(values)
-    return counted if mask is None else tf.logical_and(mask, counted)
-
-
 def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> None:
     """Raise UserCodeError if the loss of a batch is not that of its portions, weighed.
 
@@ -127,6 +84,7 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     """
     seeds = [v.variable for v in non_trainable(definition.model).own if is_seed(v)]
     added: list[Any] = []
+    late: list[Any] = []
 
     def one(
         features: Any, labels: Any, draw: Any = 0, moves: Callable[..., Any] = _as_is
@@ -134,9 +92,13 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         # Regularisers ask the scope for the values.
         values = [(v, v.value) for v in definition.model.trainable_variables]
         values += [(v, v.value + tf.cast(draw, v.value.dtype)) for v in seeds]
+        values += [(v, tf.cast(_LATE, v.value.dtype)) for v in late]
         with keras.StatelessScope(values, collect_losses=True):
             out = moves(definition.call(features, training=False))
-            loss = definition.training_loss(features, labels, out)
+            try:
+                loss = definition.training_loss(features, labels, out)
+            except UserCodeError as error:
+                raise _NotTriedError(error) from error
             weight = definition.loss_divisor(labels, out)
             added[:] = definition.model.losses
             weight = tf.constant(-1.0) if weight is None else weight
@@ -151,12 +113,14 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         _refuse_differing(traced, *changed, bound=bound)
     if tried is None:
         return
+    optimizer = getattr(definition.model, "optimizer", None)
+    late += [] if optimizer is None else [optimizer.iterations]
     found, counts = tried
+    if int(tf.nest.flatten(features)[0].shape[0]) < counts[0]:  # one record alone
+        features, labels = _twice((features, labels))
     dimensions = zip(*(each for _, _, each in found), strict=True)
     # In the whole and in both portions: a table as an output may have as many rows.
     of_records = [each == counts for each in dimensions]
-    if not any(of_records):
-        return
 
     def one_apart(given: Any, labels: Any, draw: Any = 0) -> Any:
         features, by_record = given
@@ -164,10 +128,9 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         return one(features, labels, draw, moves=moves)
 
     traced = GraphFunction(one_apart, reduce_retracing=True)
-    if int(tf.nest.flatten(features)[0].shape[0]) < counts[0]:  # one record alone
-        features, labels = _twice((features, labels))
     given = features, draws(*counts[:2])
-    _refuse_differing(traced, given, labels, bound=bound)
+    for changed in (labels, *with_gaps(labels, counts[1])):
+        _refuse_differing(traced, given, changed, bound=bound)
 
 
 def _as_is(outputs: Any) -> Any:
@@ -197,14 +160,15 @@ def _refuse_differing(
     ]
     expected = float(np.average(found, weights=weights))
     loss = float(whole[0])
-    again = [float(traced(features, labels, tf.constant(n))[0]) for n in range(_DRAWS)]
-    drawn = _DRAWN * (max(again) - min(again))
-    least = 1e-6 + drawn
+    least = 1e-6
     if bound > _ROUNDING:  # 16 bits round parts that make up for each other
         least += bound * max(map(abs, found))
-    if not np.isfinite([loss, expected, drawn]).all() or np.isclose(
-        loss, expected, rtol=bound, atol=least
-    ):
+    is_number = np.isfinite([loss, expected]).all()
+    if not is_number or np.isclose(loss, expected, rtol=bound, atol=least):
+        return tried
+    again = [float(traced(features, labels, tf.constant(n))[0]) for n in range(_DRAWS)]
+    least += _DRAWN * (max(again) - min(again))
+    if not np.isfinite(least) or np.isclose(loss, expected, rtol=bound, atol=least):
         return tried
     raise UserCodeError(
         f"the loss of a batch of {rows} records is {loss:.6g}, and that of its first "
@@ -409,7 +373,7 @@ def _tried(
         first = num_first(rows)
         given = [batch, *_cut(batch, first, rows)]
         found = [function(*each) for each in given]
-    except (ValueError, TypeError, tf.errors.OpError) as error:
+    except (ValueError, TypeError, _NotTriedError, tf.errors.OpError) as error:
         log.log(
             told,
             "A batch could not be computed in portions before the first step (%r), so "

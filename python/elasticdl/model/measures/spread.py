@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from elasticdl.model.measures.masks import with_mask_of
+from elasticdl.model.measures.masks import masks_of, put_masks
 
 _SEED = 7
 _CLOSE = 1e-3  # that numbers add up to one in float16 too
@@ -81,13 +81,29 @@ def _spread(output: Any, by_record: tf.Tensor) -> Any:
     shares = _mixed(values, tf.reshape(moves, shape), tf.reshape(turns, shape))
     is_share = (least >= 0) & (most <= 1 + _CLOSE)
     moved = tf.where(is_share, tf.reshape(shares, tf.shape(flat)), moved)
-    return with_mask_of(tf.cast(tf.reshape(moved, shape), output.dtype), output)
+    moved = tf.cast(tf.reshape(moved, shape), output.dtype)
+    (mask,) = masks_of(output)
+    return moved if mask is None else put_masks(moved, [_with_gaps(mask, by_record)])
+
+
+def _with_gaps(mask: tf.Tensor, by_record: tf.Tensor) -> tf.Tensor:
+    """Return a mask that leaves out every other step of the records after the first.
+
+    What divides by the steps that a mask leaves is a mean over records where it leaves
+    all, as in a batch without padding.
+    """
+    rank = mask.shape.rank or 1
+    after = tf.reshape(by_record < 0, [-1, *[1] * (rank - 1)])
+    places = tf.range(tf.shape(mask)[min(1, rank - 1)])
+    left = tf.reshape(places % 2 == 0, [-1, *[1] * (rank - 2)])
+    return tf.cast(mask, tf.bool) & (~after | left)
 
 
 def _mixed(values: tf.Tensor, moves: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
     """Return probabilities, mixed with others; those of classes still add up to 1."""
     others = _LEAST + (_MOST - _LEAST) * (moves + 1) / 2
-    sums = tf.reduce_sum(values, -1, keepdims=True)
-    of_classes = tf.nn.softmax(_FAR * turns, -1)
-    others = tf.where(tf.abs(sums - 1) <= _CLOSE, of_classes, others)
+    if values.shape.rank > 1:  # of one number for each record the last axis is these
+        sums = tf.reduce_sum(values, -1, keepdims=True)
+        of_classes = tf.nn.softmax(_FAR * turns, -1)
+        others = tf.where(tf.abs(sums - 1) <= _CLOSE, of_classes, others)
     return (values + others) / 2

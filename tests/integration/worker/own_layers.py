@@ -1,0 +1,80 @@
+"""Layers of a user's own with state that steps move, as code of a model module."""
+
+COUNTS = """
+class Counts(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, value: self.add_weight(
+            name=name, shape=(), dtype=kind, initializer=value, trainable=False)
+        self.steps = make("steps", "int64", "zeros")
+        self.seen = make("seen", "float32", "zeros")
+        self.rows = make("rows", "int32", "zeros")
+        self.mean = make("mean", "float32", "zeros")
+        self.least = make("least", "float32", keras.initializers.Constant(np.inf))
+
+    def call(self, inputs, training=False):
+        if training:
+            rows = keras.ops.shape(inputs)[0]
+            self.steps.assign_add(1)
+            self.rows.assign_add(rows)
+            self.seen.assign_add(keras.ops.cast(rows, "float32"))
+            self.mean.assign(0.9 * self.mean + 0.1 * keras.ops.mean(inputs))
+            self.least.assign(keras.ops.minimum(self.least, 7.0))
+            return inputs / keras.ops.sqrt(keras.ops.cast(self.steps, "float32"))
+        return inputs
+
+"""
+# Its first batch is its mean; a moving one has the type that layers compute in.
+BEGINS = """
+class Begins(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, shape: self.add_weight(
+            name=name, shape=shape, dtype=kind, initializer="zeros", trainable=False)
+        self.begun = make("begun", "bool", ())
+        self.mean = make("mean", "float32", shape[-1:])
+        self.calls = make("calls", "bfloat16", ())
+
+    def call(self, inputs, training=False):
+        if training:
+            found = keras.ops.mean(inputs, 0)
+            moved = 0.9 * self.mean + 0.1 * found
+            self.mean.assign(keras.ops.where(self.begun, moved, found))
+            self.begun.assign(keras.ops.ones((), "bool"))
+            self.calls.assign_add(keras.ops.ones((), "bfloat16"))
+        return inputs
+
+"""
+# Masks and tables that no step changes; the least float32 times two is none.
+CONSTANTS = """
+class Constants(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda kind, value: self.add_weight(
+            shape=(1 + np.size(value),), dtype=kind, trainable=False,
+            initializer=lambda shape, dtype: tf.cast([0, *np.ravel(value)], dtype))
+        self.table = make("float32", np.linspace(0, 1, 100) / 3)
+        self.masks = make("float32", [np.finfo("float32").min, -np.inf, np.nan])
+        self.wide = make("float64", 0.1)
+        self.short = make("bfloat16", 0.1)
+        self.half = make("float16", 6e4)
+
+    def call(self, inputs, training=False):
+        return inputs + keras.ops.sum(self.table)
+
+"""
+# The newest records, as a queue of keys to compare with.
+QUEUE = """
+class Queue(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, shape: self.add_weight(
+            name=name, shape=shape, dtype=kind, initializer="zeros", trainable=False)
+        self.at = make("at", "int32", ())
+        self.keys = make("keys", "float32", (64, shape[-1]))
+
+    def call(self, inputs, training=False):
+        if training:
+            rows = keras.ops.shape(inputs)[0]
+            places = (self.at + keras.ops.arange(rows))[:, None] % 64
+            self.keys.assign(keras.ops.scatter_update(self.keys, places, inputs))
+            self.at.assign((self.at + rows) % 64)
+        return inputs
+
+"""
