@@ -7,7 +7,8 @@ checkpoints and steps. Changes none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -16,6 +17,9 @@ import tensorflow as tf
 from elasticdl.errors import UserCodeError
 from elasticdl.model.optimizers import inner_optimizer
 
+_Schedule = keras.optimizers.schedules.LearningRateSchedule
+_LIBRARIES = {"keras", "tensorflow", "numpy", "elasticdl"}
+
 
 def variables_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:
     """Return all variables of an optimizer, each once, in a fixed order.
@@ -23,7 +27,8 @@ def variables_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:
     A LossScaleOptimizer lists its own and those that it wraps, but for what the inner
     one keeps as an attribute alone, as Nadam its product of momenta: Keras tracks none
     while one optimizer builds the other. An optimizer of one's own may hold others,
-    seed generators and layers, as attributes or in lists and dicts.
+    seed generators, metrics, layers and objects of one's own, as attributes or in lists
+    and dicts, and so may a schedule.
 
     Raises UserCodeError for a variable of TensorFlow's, which Keras does not know.
     """
@@ -62,22 +67,32 @@ def _within(thing: Any, seen: set[int]) -> Iterator[Any]:
         yield from _within(part, seen)
 
 
-def _parts(thing: Any) -> Iterable[Any]:
+def _parts(thing: Any) -> list[Any]:
     match thing:
         case keras.optimizers.Optimizer():
             _refuse_tensorflows(thing)
             return [*thing.variables, *vars(thing).values()]
         case keras.random.SeedGenerator():
             return [thing.state]
-        case keras.Layer():
+        case keras.Layer() | keras.metrics.Metric():
             return [*thing.variables]  # with the seeds of its generators
-        case keras.initializers.Initializer():
-            return [getattr(thing, "seed", None)]
+        case _Schedule() | keras.initializers.Initializer():
+            return [*vars(thing).values()]
         case Mapping():
-            return thing.values()
+            return [*thing.values()]
         case list() | tuple():
-            return thing
+            return [*thing]
+        case _ if _is_of_the_user(thing):
+            return [*vars(thing).values()]
     return []
+
+
+def _is_of_the_user(thing: Any) -> bool:
+    """Whether it is an object of a class that neither Python nor a library has."""
+    if isinstance(thing, type) or not hasattr(thing, "__dict__"):
+        return False
+    package = type(thing).__module__.partition(".")[0]
+    return package not in sys.stdlib_module_names | _LIBRARIES
 
 
 def _refuse_tensorflows(optimizer: keras.optimizers.Optimizer) -> None:

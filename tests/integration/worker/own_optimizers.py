@@ -68,6 +68,81 @@ def optimizer():
     return Forwarding(keras.optimizers.SGD(0.1))
 """
 
+# The rates of those that it holds are its own.
+PASSING_ON = """
+
+class PassingOn(keras.optimizers.Optimizer):
+    def __init__(self, rate=0.1):
+        super().__init__(learning_rate=rate)
+        self.held = keras.optimizers.SGD(rate)
+        self.others = keras.optimizers.Adam(rate)
+
+    @property
+    def learning_rate(self):
+        return self.held.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value):
+        self.held.learning_rate = value
+        self.others.learning_rate = value
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self.held.build(variables)
+        self.others.build(variables)
+
+    def apply(self, grads, trainable_variables=None):
+        self.held.apply(grads, trainable_variables)
+        self.others.apply(grads, trainable_variables)
+        self.iterations.assign_add(1)
+
+
+def optimizer():
+    return PassingOn()
+"""
+
+# A metric, a schedule and an object of one's own that have variables.
+COUNTING = """
+
+class Pace(keras.optimizers.schedules.LearningRateSchedule):
+    def __init__(self, rate):
+        self.rate = keras.Variable(rate, trainable=False, name="pace")
+
+    def __call__(self, step):
+        return self.rate.value
+
+    def get_config(self):
+        return {}
+
+
+class Factor:
+    def __init__(self):
+        self.value = keras.Variable(1.0, trainable=False, name="factor")
+
+
+class Counting(keras.optimizers.Optimizer):
+    def __init__(self, rate=0.2):
+        super().__init__(learning_rate=Pace(rate))
+        self.norms = keras.metrics.Mean(name="norms")
+        self.factor = Factor()
+
+    def update_step(self, gradient, variable, learning_rate):
+        self.norms.update_state(keras.ops.norm(gradient))
+        scale = self.factor.value / (1 + self.norms.result())
+        self.assign_sub(variable, learning_rate * scale * gradient)
+
+    def apply(self, grads, trainable_variables=None):
+        super().apply(grads, trainable_variables)
+        self.factor.value.assign(self.factor.value * 0.9)
+        self._learning_rate.rate.assign(self._learning_rate.rate * 0.95)
+
+
+def optimizer():
+    return Counting()
+"""
+
 # A rate that moves by itself, a state of 16 bits, and random numbers.
 MOVING = """
 

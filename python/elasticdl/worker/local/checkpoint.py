@@ -40,6 +40,7 @@ from elasticdl.model.variables import (
 from elasticdl.tensor.placement import place
 from elasticdl.worker.local.optimizer_state import (
     as_stored,
+    following,
     held_rates,
     nadam_product,
     restored,
@@ -89,7 +90,10 @@ class LocalState:
             optimizer, self._trainable, self._iterations
         )
         self._others.update(variables_beside(beside))
-        self._held_rates = held_rates(optimizer, beside)
+        held = held_rates(optimizer, beside)
+        # Those that the job's rate is passed on to are `LearningRate`'s.
+        passed_on = following(optimizer, held)
+        self._held_rates = {n: held[n] for n in held if n not in passed_on}
         # Made with the initial values: those of a checkpoint come later.
         self._as_values = [
             slot for slot, of in self._slots.items() if self._equals_values(of)

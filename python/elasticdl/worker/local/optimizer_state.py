@@ -8,7 +8,7 @@ Knows nothing of files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.model.optimizer_variables import variables_of
-from elasticdl.model.optimizers import inner_optimizer
+from elasticdl.model.optimizers import base_learning_rate, inner_optimizer
 from elasticdl.model.state import is_float, plain
 from elasticdl.model.variables import NamedVariable
 
@@ -60,6 +60,11 @@ class HeldRate:
         """Return what the module said, and what the rate is now."""
         return np.array([self._first, float(value_of(self._variable))], np.float64)
 
+    @property
+    def moved(self) -> bool:
+        """Whether it is another one than the module said."""
+        return float(value_of(self._variable)) != self._first
+
     def restore(self, stored: NDArray[Any] | None) -> None:
         """Go on with a stored rate, unless the module says another one by now."""
         if stored is not None and stored[0] == self._first:
@@ -89,6 +94,27 @@ def held_rates(
         for place, variable in enumerate(filter(_is_rate, variables_of(one)))
         if id(variable) not in own
     }
+
+
+def following(
+    optimizer: keras.optimizers.Optimizer, held: Mapping[str, HeldRate]
+) -> list[str]:
+    """Return which held rates an optimizer sets where its own rate is set.
+
+    Tried with another rate; all are as before afterwards.
+    """
+    said = base_learning_rate(optimizer)
+    if said is None:
+        return []
+    try:
+        optimizer.learning_rate = said / 2 or 0.5
+        follow = [name for name, rate in held.items() if rate.moved]
+        optimizer.learning_rate = said
+    except (AttributeError, TypeError, ValueError):
+        follow = []  # nobody sets its rate
+    for rate in held.values():
+        rate.begin()
+    return follow
 
 
 def _is_rate(variable: Any) -> bool:
