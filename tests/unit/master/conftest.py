@@ -94,6 +94,8 @@ class World:
         self.pins_for_evaluation = True  # a PS takes the snapshots it is asked for
         self.damaged: set[str] = set()  # checkpoints that no replica can load
         self.loaded: set[str] = set()
+        self.foreign: set[str] = set()  # checkpoints whose optimizer no PS can run
+        self.brought = False  # a worker could call all PS, and brought them another
         self.can_load = ""  # but this one, which waits for `go` then
         self.fenced: set[str] = set()
         self.at_work: set[str] = set()  # who was given a task
@@ -176,6 +178,8 @@ class Replica:
                     initialized=self.world.handed is not None,
                     began_at=self.world.handed or 0,
                 )
+            if status.wants_optimizer and self.world.brought:
+                status = replace(status, wants_optimizer=False, initialized=True)
             status = replace(
                 status,
                 version=self.world.version,
@@ -227,7 +231,8 @@ class Replica:
             began_at = self.world.version
         return replace(
             status,
-            initialized=not broken,
+            initialized=not broken and directory not in self.world.foreign,
+            wants_optimizer=directory in self.world.foreign,
             unloadable=directory if broken else "",
             began_at=began_at,
         )
@@ -303,6 +308,7 @@ class Replica:
             seen = answer.revision
             self.world.views[self.name] = answer.ps
             rewind = answer.ps.rewind
+            self.world.brought = self.world.brought or all(answer.ps.addresses)
             if any(answer.ps.wants_values) and pulled is not None:
                 self.world.handed = pulled
             self.drain = self.drain or answer.drain
