@@ -24,7 +24,7 @@ from elasticdl.master.course.watchdog import look_at
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_holder import GroupHolder
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.data_plan import SearchStage
 from elasticdl.master.tasks.ledger import Ledger
@@ -317,6 +317,9 @@ def test_the_loss_of_all_goes_back_and_a_new_round_begins(master: Master) -> Non
     master.says(new)
     master.turn()
     assert master.holder.rewind == 1
+    # Also where somebody was there, who was copying the state.
+    cause = master.ledger.newest_of(model_facts.RewindFact).cause
+    assert cause == "no member with the model's state was left"
     told = master.round_of(new)
     assert told.begins
     assert told.members[0].since == told.number
