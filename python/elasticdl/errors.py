@@ -118,7 +118,7 @@ class JournalError(ElasticDLError):
 
 
 class SupersededError(ElasticDLError):
-    """Another master has taken over the job's journal: this one must end."""
+    """The job's journal is another master's now, or was removed: this one must end."""
 
     exit_code = ExitCode.FENCED
 

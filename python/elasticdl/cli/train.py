@@ -191,7 +191,7 @@ def _of_trained(values: ValuesFile, verb: str, jobs_dir: PurePath) -> list[str]:
     return changes
 
 
-_GOES_ON = "it goes on from its newest checkpoint when it is started again"
+_GOES_ON = "started again it goes on from its newest checkpoint, if it has one"
 
 
 def show_outcome(
@@ -201,7 +201,7 @@ def show_outcome(
 
     An error is told once, in the last line; `debug` adds the trace that it came with.
     """
-    from elasticdl.views.terminal.tables import last_words, report_view
+    from elasticdl.views.terminal.tables import last_words, report_view, way_on
 
     name = launcher.spec.name
     report = outcome.report
@@ -227,7 +227,7 @@ def show_outcome(
     where = f"report: {text.path(launcher.job_dir.report_file)}"
     console.print(where, soft_wrap=True)
     if outcome.exit_code == ExitCode.STOPPED:
-        console.print(_GOES_ON)
+        console.print(way_on(report))
     console.print(ending, soft_wrap=True)
     return outcome.exit_code
 

@@ -232,6 +232,7 @@ class PsReport:
     unloadable_reason: str = ""
     began_at: int = 0  # version of the values that it began with
     obeyed_revision: int = 0  # of the last answer that it has carried out
+    wants_optimizer: bool = False  # a worker's: none of restore_dir's can be run
 
 
 @dataclass(frozen=True, slots=True)

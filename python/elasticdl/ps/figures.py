@@ -34,6 +34,7 @@ class PsFigures:
     unloadable: str = ""  # the folder that could not be loaded; `error` says why
     began_at: int = 0  # version of the values that it began with
     obeyed: int = 0  # revision of the master's answer that was carried out last
+    wants_optimizer: bool = False  # loads its checkpoint with that of a worker
 
 
 def report_of(figures: PsFigures, usage: Usage) -> PsReport:
@@ -60,6 +61,7 @@ def report_of(figures: PsFigures, usage: Usage) -> PsReport:
         memory_limit_bytes=usage.memory_limit_bytes,
         began_at=figures.began_at,
         obeyed_revision=figures.obeyed,
+        wants_optimizer=figures.wants_optimizer,
     )
 
 

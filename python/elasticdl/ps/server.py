@@ -455,8 +455,15 @@ class ParameterServer:
             unloadable=self._unloadable,
             began_at=self._began_at,
             obeyed=self._control.revision,
+            wants_optimizer=self._wants_optimizer,
         )
         self._reached(self._told.version)
+
+    @property
+    def _wants_optimizer(self) -> bool:
+        # Also while `initialize` loads: a PS whose address goes loses that call.
+        read = self._rewind == self._target and not self._error
+        return read and self._live is None and self._restore_dir is not None
 
     def _enter(self, rewind: int) -> None:
         """Admit a call of the present rewind; wait while this PS loads."""

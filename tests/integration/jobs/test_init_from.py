@@ -1,5 +1,7 @@
 """`checkpoint.initFrom`: another number of PS, or another strategy, same model."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from elasticdl.checkpoint.reshard import load_all
@@ -91,6 +93,50 @@ def test_a_job_that_goes_on_from_a_checkpoint_applies_each_of_its_gradients(job)
     later = job("later", checkpoint={"initFrom": str(path)}, **steps)
     after = load_all(later.finish().checkpoint)
     assert after.version == before.version + 16
+
+
+def with_optimizer(one):
+    """The model of these jobs with another optimizer."""
+    text = (Path(__file__).parents[1] / "models" / "net.py").read_text()
+    return {"files": {"net.py": text.replace("Adam(lr)", one)}}
+
+
+def test_ps_begin_with_a_checkpoint_whose_optimizer_they_cannot_run_or_say_why_not(
+    job, begun
+):
+    origin = job(
+        "origin",
+        strategy="local",
+        model=with_optimizer("Muon(lr)"),
+        training={"maxSteps": 16},
+        worker={"replicas": 1},
+    )
+    trained = load_all(origin.finish().checkpoint)
+    path = origin.job_dir.checkpoints_dir
+
+    one = begun("ps", path, ps={"replicas": 2}, training={"maxSteps": 16})
+    one.wait_until(lambda s: s.checkpoint_version is not None, "a first checkpoint")
+    begins = load_all(one.job_dir.checkpoints_dir)
+    for name, value in trained.values.items():
+        np.testing.assert_array_equal(begins.values[name].ravel(), value.ravel())
+    assert not any(
+        np.any(a) for by_name in begins.slots.values() for a in by_name.values()
+    )
+    for index in range(2):
+        said = one.log_text("ps", index)
+        assert "written with Muon, the job's optimizer is Adam" in said
+    edit_values(one.job_dir.spec_file, {"job.paused": False})
+    assert load_all(one.finish().checkpoint).version == trained.version + 16
+    assert one.audit().ok
+
+    refused = job(
+        "refused",
+        model=with_optimizer("Muon(lr)"),
+        checkpoint={"initFrom": str(path)},
+        limit_seconds=60.0,
+    )
+    assert refused.wait_for_exit() != 0
+    assert "optimizer Muon: its update needs a whole variable" in refused.output
 
 
 def check_refused(job, origin, path):

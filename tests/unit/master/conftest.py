@@ -6,7 +6,6 @@ the real ones; only processes and gradients are missing.
 
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,6 @@ from elasticdl.job.heartbeats import (
     ModelInfo,
     PsHeartbeat,
     PsReport,
-    PsView,
     Registration,
     RegistrationReply,
     SnapshotDone,
@@ -63,49 +61,11 @@ from elasticdl.tensor import codec
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
 from elasticdl.testing.scripted import TOKEN
 
+from tests.unit.master.rig.world import World
+
 BOUND_SECONDS = 10.0
 DONE = TaskOutcome.DONE
 RECORDS = 64
-
-
-class World:
-    """What scripted replicas share: the model version, and how they behave."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.go = asyncio.Event()  # training goes on while it is set
-        self.go.set()
-        self.pause_after = sys.maxsize  # tasks that are trained; others wait then
-        self.mute: set[str] = set()  # these send no heartbeats
-        self.stuck: set[str] = set()  # these make no step
-        self.trained: list[tuple[str, int, int, int]] = []  # who, epoch, start, end
-        self.summaries: list[float] = []
-        self.ready: dict[str, object] = {}
-        self.fail: Callable[[Task], str] = lambda task: ""
-        self.results: Callable[[int], dict[str, float]] = lambda n: {"accuracy": 0.9}
-        self.quorums: list[int] = []
-        self.scales: list[float] = []
-        self.views: dict[str, PsView] = {}
-        self.types: list[int] = []
-        self.restored: list[tuple[str, str, bool]] = []
-        self.rewinds: list[int] = []
-        self.late: list[bool] = []
-        self.disk_full = False
-        self.pins_for_evaluation = True  # a PS takes the snapshots it is asked for
-        self.damaged: set[str] = set()  # checkpoints that no replica can load
-        self.loaded: set[str] = set()
-        self.can_load = ""  # but this one, which waits for `go` then
-        self.fenced: set[str] = set()
-        self.at_work: set[str] = set()  # who was given a task
-        self.beats_per_part = 0  # a PS reports bytes in so many before a part is there
-        self.before: Callable[[Task], Awaitable[None]] | None = None
-        self.pulled: int | None = None  # version of the values that all workers hold
-        self.bytes = 0  # that each PS holds
-        self.handed: int | None = None  # version of the values handed to a PS
-
-    def pausing(self) -> bool:
-        """Whether tasks of training wait."""
-        return not self.go.is_set() or len(self.trained) >= self.pause_after
 
 
 class Replica:
@@ -176,6 +136,8 @@ class Replica:
                     initialized=self.world.handed is not None,
                     began_at=self.world.handed or 0,
                 )
+            if status.wants_optimizer and self.world.brought:
+                status = replace(status, wants_optimizer=False, initialized=True)
             status = replace(
                 status,
                 version=self.world.version,
@@ -227,7 +189,8 @@ class Replica:
             began_at = self.world.version
         return replace(
             status,
-            initialized=not broken,
+            initialized=not broken and directory not in self.world.foreign,
+            wants_optimizer=directory in self.world.foreign,
             unloadable=directory if broken else "",
             began_at=began_at,
         )
@@ -303,6 +266,7 @@ class Replica:
             seen = answer.revision
             self.world.views[self.name] = answer.ps
             rewind = answer.ps.rewind
+            self.world.brought = self.world.brought or all(answer.ps.addresses)
             if any(answer.ps.wants_values) and pulled is not None:
                 self.world.handed = pulled
             self.drain = self.drain or answer.drain

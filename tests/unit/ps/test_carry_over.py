@@ -136,3 +136,35 @@ def test_a_later_worker_with_another_optimizer_is_told_that_the_jobs_own_stays(g
     told = ps.client(1).initialize(ps.layout, adam(0.5), ps.initial(), state=ps.state)
     np.testing.assert_allclose(moved(ps, client), -0.1, rtol=1e-5)
     assert told == adam(0.1)
+
+
+def test_a_checkpoint_whose_optimizer_no_ps_runs_is_loaded_with_the_one_a_worker_brings(
+    group, tmp_path, caplog
+):
+    big = [Variable("big", (64, 2))]
+    clipped = adam(clipnorm=1.0, gradient_accumulation_steps=2)
+    old = group(1, sync=False, variables=big, optimizer=clipped)
+    before = old.whole(old.ready(value=3.0).pull().buffers)
+    folder = checkpoint(old, tmp_path)
+    # On two PS the variable is cut, and that optimizer needs it in one piece.
+    new = group(2, sync=False, variables=big, optimizer=adam(0.1, kind="SGD"))
+    assert not any(server.figures().wants_optimizer for server in new.servers)
+    new.begin(folder)
+    for server in new.servers:
+        told = server.figures()
+        assert (told.wants_optimizer, told.initialized, told.error) == (True, False, "")
+    client = new.ready(value=9.0)
+    assert not any(server.figures().wants_optimizer for server in new.servers)
+    np.testing.assert_array_equal(
+        new.whole(client.pull().buffers)["big"], before["big"]
+    )
+    assert "written with Adam, the job's optimizer is SGD" in caplog.text
+    new.rewind = 1
+    new.begin(tmp_path / "version-99")  # what cannot be loaded waits for no optimizer
+    assert not any(server.figures().wants_optimizer for server in new.servers)
+
+
+def test_a_ps_that_has_no_checkpoint_wants_values_not_an_optimizer(group):
+    ps = group(1, sync=False)
+    ps.begin()
+    assert not ps.servers[0].figures().wants_optimizer

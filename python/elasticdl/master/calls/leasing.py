@@ -154,6 +154,8 @@ class Leasing:
     def report(self, member: Member, report: TaskReport, *, now: float) -> ReportResult:
         """Take a report; the caller commits the ledger before it answers."""
         accepted = self._answered.get(report.lease_id)
+        if accepted is None and self._repeats(report):
+            accepted = True  # to a master before this one, which could not answer
         if accepted is None:
             accepted = self._take(member, report, now=now)
             # Of a lease that another one has now, that one's report is still to come.
@@ -227,6 +229,12 @@ class Leasing:
             self._failed(member, report, task.failures, what)
         self._parts.signals.work()
         return True
+
+    def _repeats(self, report: TaskReport) -> bool:
+        queue = self._parts.ledger.queue
+        done = report.outcome == TaskOutcome.DONE
+        known = queue.reported(report.lease_id) if queue and done else None
+        return known is not None and known == report.records
 
     def _is_leased(self, lease_id: int) -> bool:
         queue = self._parts.ledger.queue
@@ -355,7 +363,13 @@ class Leasing:
                 del member.unnamed[lease_id]
                 self._back(lease_id, now=now)
                 parts.holder.admission.count([index])
-        return [i for i in lost if i not in self._answered]
+        return [i for i in lost if not self._is_known(i)]
+
+    def _is_known(self, lease_id: int) -> bool:
+        """Whether a report of the lease, which its holder may repeat, was taken."""
+        queue = self._parts.ledger.queue
+        known = queue is not None and queue.reported(lease_id) is not None
+        return known or lease_id in self._answered
 
     def _leases_of(self, member: Member) -> list[int]:
         index, queue = member.key.index, self._parts.ledger.queue

@@ -277,7 +277,6 @@ class Stages:
 
     def _give_up_saving(self, waited: float) -> bool:
         job, problem = self._job, self._parts.checkpoints.problem
-        newest = self._parts.checkpoints.newest
         job.wait_for_disk(refused=False)
         if self._wants_export:
             # The model is saved by that; where to go on from is not.
@@ -285,12 +284,16 @@ class Stages:
             job.tell(f"{problem} (waited {waited:.0f} s)")
             log.error("%s; the model is exported all the same", job.message)
             return True
-        where = f"the checkpoint of version {newest.manifest.version}" if newest else ""
+        way_on = self._parts.checkpoints.nothing_left
+        if where := self._parts.checkpoints.resumes_from:
+            way_on = (
+                "make room there or name another folder, and launch the job again: it "
+                f"goes on from {where}"
+            )
         job.end(
             JobState.FAILED,
             f"the trained model could not be saved: {problem} (waited {waited:.0f} s); "
-            "make room there or name another folder, and launch the job again: it goes "
-            f"on from {where or 'its beginning'}",
+            f"{way_on}",
             ExitCode.STORAGE,
         )
         return False

@@ -232,6 +232,8 @@ def _waits_for_ps(job: Job) -> Iterator[str]:
         elif not member.initialized or not (member.ps and member.ps.initialized):
             loads = _loads(member)
             what = f"loads {loads}" if loads else "gets no values"
+            if member.ps and member.ps.wants_optimizer:
+                what = f"gets no optimizer to load {loads} with"
             yield f"{member.name} {what} (rewind {parts.holder.rewind})"
     if parts.holder.rewinding:
         yield f"not all PS have come to rewind {parts.holder.rewind}"

@@ -140,14 +140,15 @@ class WindDown:
                 await self._hold()
         if not (self._parts.holder.begun and job.trains) or checkpoints.up_to_date:
             return ending  # nothing was trained since the newest one
-        newest = checkpoints.newest
-        kept = f"version {newest.manifest.version}" if newest else "its beginning"
+        await checkpoints.look()
+        where = checkpoints.resumes_from
+        way_on = f"it resumes from {where}" if where else checkpoints.nothing_left
         problem = checkpoints.problem or (
             "the last checkpoint was not completed"
             if asked
             else "no checkpoint was written, since not all of the model is there"
         )
-        message = f"{ending.message}; {problem}; it resumes from {kept}"
+        message = f"{ending.message}; {problem}; {way_on}"
         log.error("%s", message)
         return job.end_with(message)
 

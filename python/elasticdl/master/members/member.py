@@ -264,7 +264,8 @@ class Member:
         # With the initial values a PS gets its optimizer, whose kernels are compiled if
         # no earlier process did: on a busy machine no heartbeat comes through then.
         empty = self.ps is not None and not self.initialized
-        starting = not begun or (empty and self.restore == Restore())
+        bare = self.restore == Restore() or (self.ps and self.ps.wants_optimizer)
+        starting = not begun or (empty and bool(bare))
         starting = starting or self.phase == WorkerPhase.START
         bound = spec.start_seconds if starting else spec.dead_seconds
         return max(self.last_heard, self.since) + bound

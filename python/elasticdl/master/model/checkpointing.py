@@ -91,6 +91,7 @@ class Checkpoints:
         self._tasks: set[asyncio.Task[object]] = set()
         self.course = course
         self._dropped: set[str] = set()
+        self._gone: set[str] = set()  # were not on the disk when it was last looked at
         self._tidied: Course | None = None  # what was left of others is put aside
         noted = ledger.newest_of(model_facts.CheckpointFact)
         self.had_one = noted is not None  # as far as the journal knows
@@ -125,6 +126,27 @@ class Checkpoints:
     def newest(self) -> Found | None:
         """The checkpoint to go back to; None if there is none."""
         return self._shelf[-1] if self._shelf else None
+
+    @property
+    def newest_there(self) -> Found | None:
+        """The newest that is still on the disk, as of the last `look`: to tell of.
+
+        Training goes back to `newest` all the same: where that is gone, too, it must
+        not begin anew in silence.
+        """
+        there = [one for one in self._shelf if one.dir not in self._gone]
+        return there[-1] if there else None
+
+    @property
+    def resumes_from(self) -> str:
+        """Return in words from where the job goes on; "" where all there were are gone.
+
+        Then `nothing_left` says what to do.
+        """
+        there = self.newest_there
+        if there is not None:
+            return f"version {there.manifest.version}"
+        return "" if self.newest or self.had_one else "its beginning"
 
     @property
     def busy(self) -> bool:
@@ -225,14 +247,20 @@ class Checkpoints:
         problem = ""
         try:
             await _in_thread(make)
-        except OSError as error:
-            problem = f"{request.dir}: {error.strerror}"
-        except CheckpointError as error:
+        except (OSError, CheckpointError) as error:
             problem = str(error)
+            if isinstance(error, OSError):
+                problem = f"{request.dir}: {error.strerror}"
+            await self.look()  # what refuses a folder may have taken the others away
         request.prepared(problem)
         if self.request is request:
             self._settle(now)
             self._signals.bump_holders()
+
+    async def look(self) -> None:
+        """Look which checkpoints are still on the disk."""
+        known = [one.dir for one in self._shelf]
+        self._gone = await _in_thread(lambda: set(filter(_is_gone, known)))
 
     def asks_ps(self, index: int) -> list[SnapshotRequest]:
         """Return the requests to a PS."""
@@ -406,6 +434,16 @@ class Checkpoints:
     def gave_up(self, directory: str) -> bool:
         """Whether the checkpoint was given up before."""
         return directory in self._dropped
+
+
+def _is_gone(directory: str) -> bool:
+    try:
+        Path(directory).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # the volume is away: it comes back
+        return False
+    return False
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -38,7 +38,8 @@ from elasticdl.runner.base import ReplicaKey
 
 log = logging.getLogger(__name__)
 
-_NO_WORKER_LEFT = "no worker was left"
+# Others may be there: newcomers, who were copying the state.
+_NOBODY_HAS_IT = "no member with the model's state was left"
 
 
 class Leading(Everybody):
@@ -259,7 +260,7 @@ class GroupHolder(ModelHolder):
         if len(standings) < max(1, least):
             return
         if self._formed is not None and self._nobody_has_it(standings):
-            self.go_back(_NO_WORKER_LEFT, now=now)
+            self.go_back(_NOBODY_HAS_IT, now=now)
         formed = decide(
             self._formed,
             standings,

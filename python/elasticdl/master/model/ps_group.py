@@ -115,13 +115,20 @@ class PsGroup(ModelHolder):
         if not (member.registered and member.alive):
             return False
         # Until it has loaded its checkpoint nobody may hand it values.
-        if member.restore and member.restore.dir and not member.initialized:
+        loads = member.restore is not None and bool(member.restore.dir)
+        if loads and not (member.initialized or self._wants_optimizer(member)):
             return False
         return not (self.rewinding and not self._has_rewound(member))
 
     def _has_rewound(self, member: Member) -> bool:
         told = member.ps
-        return told is not None and told.initialized and told.rewind >= self.rewind
+        if told is None or told.rewind < self.rewind:
+            return False
+        return told.initialized or told.wants_optimizer
+
+    def _wants_optimizer(self, member: Member) -> bool:
+        told = member.ps
+        return told is not None and told.wants_optimizer and self._has_rewound(member)
 
     # -- what PS say --------------------------------------------------------------
 
@@ -261,6 +268,7 @@ class PsGroup(ModelHolder):
         """Apply a heartbeat; return whether the PS has just got its parameters."""
         current = status.initialized and status.rewind >= self.rewind
         first = current and not member.initialized
+        was_open = self._open(member)
         member.heard_ps(status, now=now)
         index = member.key.index
         if index == 0:
@@ -271,6 +279,8 @@ class PsGroup(ModelHolder):
             member.have_values()
             self._count_lost(member, began_at=status.began_at)
             self._signals.bump()
+        elif self._open(member) and not was_open:
+            self._signals.bump()  # workers are to bring it an optimizer
         if current:
             self._versions[member.key.index] = status.version
         if not self.begun and self.initialized:

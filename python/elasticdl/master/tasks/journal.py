@@ -247,15 +247,20 @@ class Journal:
         self.writes += 1
 
     def _require_ours(self) -> None:
-        """Raise SupersededError if another master has taken over the journal."""
+        """Raise SupersededError if another master has the journal, or nobody has one.
+
+        Where it was removed nothing is left that this master could write into: who
+        removed it may have put another job there.
+        """
         following = files.segment_name(self._number + 1)
+        lost = False
         try:
             with files.folder_of(self._directory) as folder:
                 # Packing makes the second name before it takes the first away.
                 lost = folder.has(following) or folder.has(f"{following}.gz")
                 found = folder.stat(self._path.name)
         except FileNotFoundError:
-            raise self._superseded() from None
+            raise (self._superseded() if lost else self._removed()) from None
         if lost or _identity(found) != self._identity:
             raise self._superseded()
 
@@ -264,6 +269,15 @@ class Journal:
             f"{self._directory}: another master of this job has taken over after "
             f"{self._path.name}; this one ends and leaves everything to it. If the job "
             "was started twice by hand, stop one of both"
+        )
+
+    def _removed(self) -> SupersededError:
+        return SupersededError(
+            f"{self._path}: this part of the journal was removed while the job ran, "
+            "and no other master has begun a later one. What is trained cannot be "
+            "recorded any more, so this master ends. Put the folder back and start the "
+            "job again, or start it afresh with --restart, from a checkpoint with "
+            "checkpoint.initFrom"
         )
 
     # -- snapshots ----------------------------------------------------------------

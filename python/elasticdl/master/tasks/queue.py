@@ -26,6 +26,9 @@ from elasticdl.master.tasks.permutation import Permutation
 from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.master.tasks.queued import LeasedTask, QueuedTask, task_from_json
 
+# More than the reports that can be on their way as a master dies.
+_REMEMBERED = 1024
+
 
 class TaskQueue:
     """Leases every record of every epoch, and again what comes back."""
@@ -49,6 +52,9 @@ class TaskQueue:
         # Failures and deaths at tasks that are not done, by number: no rewind takes
         # them back, else what kills each worker would kill them for ever.
         self._blamed: dict[int, tuple[int, int]] = {}
+        # Records of the tasks that were finished last, by lease: a report is repeated
+        # when its answer was lost with a master.
+        self._finished: OrderedDict[int, int] = OrderedDict()
         self._stopped = False
         self.done_tasks = 0
         self.done_records = 0
@@ -170,7 +176,19 @@ class TaskQueue:
         self._count(leased.task)
         self.told_steps += steps + self._steps(leased.task.credit)
         self.new_steps += steps
+        self._finished[lease_id] = leased.task.records
+        if len(self._finished) > _REMEMBERED:
+            self._finished.popitem(last=False)
         return leased
+
+    def reported(self, lease_id: int) -> int | None:
+        """Return the records of a lease whose report was taken, and not undone since.
+
+        Who reports it now trained nothing more: it is the same worker, or the next
+        leader of a group, which has made the same steps. None: it was not taken, since
+        the lease had moved on, say.
+        """
+        return self._finished.get(lease_id)
 
     def _count(self, task: QueuedTask) -> None:
         self._outstanding.discard(task.task_id)
@@ -371,6 +389,7 @@ class TaskQueue:
         self._leases.clear()
         self._waiting.clear()
         self._waiting_by_lease.clear()
+        self._finished.clear()
         applied = applied or {}
         waiting = (task_from_json(tree) for tree in position["waiting"])
         tasks = [self._with_blame(task) for task in waiting]
@@ -406,6 +425,7 @@ class TaskQueue:
             "leases": [self._lease_tree(i) for i in self._leases.all],
             "blamed": [[i, *counts] for i, counts in self._blamed.items()],
             "new_steps": self.new_steps,
+            "finished": [[i, records] for i, records in self._finished.items()],
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -432,6 +452,7 @@ class TaskQueue:
         # A snapshot of an older version has those of waiting and leased tasks alone.
         for task_id, failures, deaths in state.get("blamed", ()):
             self._blamed[task_id] = (failures, deaths)
+        self._finished.update(dict(state.get("finished", ())))
 
     def _lease_tree(self, lease_id: int) -> dict[str, Any]:
         leased = self._leases.all[lease_id]

@@ -217,7 +217,7 @@ def report(job: Job, *, now: float) -> JobReport:
     plan = parts.ledger.plan
     seconds = parts.goodput.seconds(now=now)
     last = parts.rounds.last
-    newest = parts.checkpoints.newest
+    newest = parts.checkpoints.newest_there
     records = queue.done_records if queue else (last.records if last else 0)
     run = parts.ledger.all_of(facts.RunFact)[-1]
     spent = run.before + now - run.time

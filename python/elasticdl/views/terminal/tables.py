@@ -317,3 +317,13 @@ def last_words(report: JobReport) -> str:
         return f"{head}: {text.first_line(report.message)}"
     figures = text.metrics(report.metrics) or f"{text.count(report.records)} records"
     return f"{head} in {text.duration(report.seconds)}: {figures}"
+
+
+def way_on(report: JobReport) -> str:
+    """Return from where a job that was stopped goes on."""
+    where = "where it was"
+    if report.type == JobType.TRAIN:
+        if not report.checkpoint:
+            return "it has no checkpoint to go on from"
+        where = "from its newest checkpoint"
+    return f"it goes on {where} when it is started again"

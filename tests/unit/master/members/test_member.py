@@ -50,6 +50,13 @@ def test_a_ps_that_compiles_before_it_has_initial_values_is_not_silent() -> None
     assert one.silent_at(SPEC) == 116.0
 
 
+def test_a_ps_that_compiles_a_workers_optimizer_before_it_loads_is_not_silent() -> None:
+    one = member(Role.PS)
+    one.restore = Restore(dir="version-8")
+    one.heard_ps(PsReport(wants_optimizer=True), now=110.0)
+    assert one.silent_at(SPEC) == 410.0
+
+
 def test_a_ps_that_others_wait_for_is_silent_soon() -> None:
     one = member(Role.PS)
     for restore in (Restore(dir="version-8"), Restore(handback=True)):

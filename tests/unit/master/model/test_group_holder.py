@@ -24,7 +24,8 @@ from elasticdl.master.course.watchdog import look_at
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_holder import GroupHolder
-from elasticdl.master.tasks import facts
+from elasticdl.master.tasks import facts, model_facts
+from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.data_plan import SearchStage
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue_plan import QueuePlan
@@ -316,6 +317,9 @@ def test_the_loss_of_all_goes_back_and_a_new_round_begins(master: Master) -> Non
     master.says(new)
     master.turn()
     assert master.holder.rewind == 1
+    # Also where somebody was there, who was copying the state.
+    cause = master.ledger.newest_of(model_facts.RewindFact).cause
+    assert cause == "no member with the model's state was left"
     told = master.round_of(new)
     assert told.begins
     assert told.members[0].since == told.number
@@ -367,6 +371,36 @@ def test_the_next_master_goes_on_with_the_round_and_its_number(
     assert not told.begins
     assert told.members[0].address == f"127.0.0.1:{other.generation}"
     following.ledger.close()
+
+
+def test_who_leads_next_may_report_what_was_taken_of_a_lost_leader_but_not_answered(
+    master: Master, tmp_path: Path
+) -> None:
+    """The master was lost with that leader, between its journal and its answer."""
+    leader, second = group_of(master, 2)
+    for member in (leader, second):
+        member.registered = True
+        master.table.note(member, now=master.clock())
+    lease = master.lease(leader)
+    report = replace(done(lease), records=24, steps=2)
+    leasing = Leasing(master.job, MasterMetrics())
+    assert leasing.report(leader, report, now=master.clock()).accepted
+    asyncio.run(master.ledger.compact_if_needed(limit=0))
+    asyncio.run(master.ledger.commit())
+    following = Master(tmp_path, master.clock, launched=False)
+    adopted = {m.generation: m for m in following.table.workers()}
+    following.ends(adopted[leader.generation])
+    heir = adopted[second.generation]
+    leasing = Leasing(following.job, MasterMetrics())
+    assert leasing.renew(heir, [lease, lease + 1], now=master.clock()) == [lease + 1]
+    assert leasing.report(heir, report, now=master.clock()).accepted
+    other = replace(report, records=23)
+    assert not leasing.report(heir, other, now=master.clock()).accepted
+    assert following.ledger.queue.done_tasks == 1
+    asyncio.run(following.ledger.commit())
+    following.ledger.close()
+    found = audit(JobDir(tmp_path).journal_dir)
+    assert (found.late_reports, found.late_records) == (1, 23)  # the other one
 
 
 def done(lease_id: int) -> TaskReport:

@@ -12,6 +12,8 @@ from elasticdl.master.course.watchdog import look_at
 from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.audit import audit
 
+from tests.unit.master.model.test_origin import checkpoint_of
+
 RECORDS = 64
 EVALUATION = Task(type=TaskType.EVALUATION)
 
@@ -407,6 +409,47 @@ def test_a_worker_that_is_not_counted_yet_keeps_no_other_waiting(rig) -> None:
         assert report.status is JobState.SUCCEEDED
 
     rig.run(story, ps__mode="sync")
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_ps_that_want_an_optimizer_for_their_checkpoint_can_be_called_by_workers(
+    rig, mode
+) -> None:
+    """At the job's beginning, and after a rewind to such a checkpoint."""
+
+    async def story(rig) -> None:
+        rig.world.foreign.add(begins_with)
+        rig.world.mute |= {"ps-0", "ps-1"}  # they load
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            ps, ledger = master.job.parts.holder, master.job.parts.ledger
+            await rig.until(lambda: len(rig.world.restored) == 4)
+            assert (ps.view().addresses, rig.world.brought) == (("", ""), False)
+            rig.world.mute.clear()
+            await rig.until(lambda: rig.world.brought and ps.known)
+            await rig.until(lambda: first_checkpoint(master))
+            newest = master.job.parts.checkpoints.newest.dir
+            await rig.until(lambda: all_hold_tasks(rig, master))
+            ps.begins(now=master.job.clock())
+            rig.world.foreign.add(newest)
+            rig.world.brought = False
+            rig.kill("ps-0")
+            rig.kill("ps-1")
+            await rig.until(lambda: rig.world.restored[-1][1] == newest)
+            await rig.until(lambda: rig.world.brought and ps.known)
+            assert ledger.rewinds >= 1
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert audit(rig.job_dir.journal_dir).ok
+
+    begins_with = checkpoint_of(rig.root / "old", 0)
+    rig.run(
+        story,
+        ps__mode=mode,
+        checkpoint__init_from=begins_with,
+        checkpoint__every_seconds=0,
+    )
 
 
 def test_sync_mode_refuses_to_continue_without_the_others() -> None:

@@ -1,6 +1,7 @@
 """What is trained is saved before a job succeeds, or the job says that it is not."""
 
 import asyncio
+import shutil
 import sys
 from pathlib import Path
 
@@ -106,6 +107,59 @@ def test_a_stop_that_cannot_write_says_from_where_the_job_resumes(rig) -> None:
         assert report.status is JobState.STOPPED
         assert "by the test; checkpoint not written" in report.message
         assert "it resumes from version" in report.message
+
+    rig.run(story, master__journal_wait_seconds=0.1, checkpoint__every_seconds=0)
+
+
+def replace_checkpoints_by_a_file(rig) -> None:
+    shutil.rmtree(rig.job_dir.checkpoints_dir)
+    rig.job_dir.checkpoints_dir.write_text("in the way")
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_an_end_names_no_checkpoint_that_was_removed_to_go_on_from(
+    rig, stopped
+) -> None:
+    async def story(rig) -> None:
+        rig.world.pause_after = 2
+        async with rig.serving() as master:
+            await rig.until(lambda: master.job.parts.checkpoints.newest is not None)
+            await rig.until(lambda: len(rig.world.trained) >= 2)
+            replace_checkpoints_by_a_file(rig)
+            if stopped:
+                master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            else:
+                rig.world.pause_after = sys.maxsize
+            report = await rig.ended()
+        assert report.status is (JobState.STOPPED if stopped else JobState.FAILED)
+        assert report.checkpoint == ""
+        assert "Not a directory" in report.message
+        assert "on from" not in report.message
+        assert "no checkpoint of this job can be loaded any more" in report.message
+
+    rig.run(story, master__journal_wait_seconds=0.1, checkpoint__every_seconds=0)
+
+
+def test_where_the_newest_checkpoint_was_removed_an_end_names_the_one_before(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        rig.world.pause_after = 2
+        async with rig.serving() as master:
+            checkpoints = master.job.parts.checkpoints
+            await rig.until(lambda: checkpoints.newest is not None)
+            first = checkpoints.newest
+            await rig.until(lambda: len(rig.world.trained) >= 2)
+            checkpoints.ask("the test", now=master.job.clock())
+            await rig.until(lambda: checkpoints.newest is not first)
+            shutil.rmtree(checkpoints.newest.dir)
+            rig.world.pause_after = 4
+            await rig.until(lambda: len(rig.world.trained) >= 4)
+            rig.world.disk_full = True
+            master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            report = await rig.ended()
+        assert report.checkpoint == first.dir
+        assert f"it resumes from version {first.manifest.version}" in report.message
 
     rig.run(story, master__journal_wait_seconds=0.1, checkpoint__every_seconds=0)
 

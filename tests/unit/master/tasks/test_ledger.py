@@ -1,11 +1,12 @@
 """Ledger, journal and audit: what is answered is on disk, and the proof of it."""
 
 import asyncio
+import shutil
 from dataclasses import replace
 
 import pytest
 from elasticdl.data.reader import Shard
-from elasticdl.errors import JournalError
+from elasticdl.errors import JournalError, SupersededError
 from elasticdl.job.words import JobState
 from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.audit import audit, to_json
@@ -175,6 +176,30 @@ def test_snapshot_without_its_segment_is_used_and_not_forgotten(tmp_path):
     last = opened(tmp_path)
     assert last.queue.done_tasks == 6
     closed(last)
+
+
+@pytest.mark.parametrize("what", ["folder", "segment", "taken over"])
+def test_a_journal_that_was_removed_is_told_as_that_not_as_another_master(
+    tmp_path, what
+):
+    folder = tmp_path / "journal"
+    ledger = opened(folder)
+    run(ledger.commit())
+    if what == "taken over":
+        Ledger.open(folder, now=2.0).close()
+    if what == "folder":
+        shutil.rmtree(folder)
+    else:
+        (folder / "00000001.jsonl").unlink()
+    work(ledger, count=1)
+    with pytest.raises(SupersededError) as told:
+        run(ledger.commit())
+    ledger.close()
+    removed = what != "taken over"
+    assert (
+        "00000001.jsonl: this part of the journal was removed" in str(told.value)
+    ) == removed
+    assert ("another master of this job" in str(told.value)) != removed
 
 
 def test_audit_counts_replays_and_late_reports(tmp_path):

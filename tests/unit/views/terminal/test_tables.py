@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from elasticdl.client import Condition, JobView
 from elasticdl.job.decision import Decision
 from elasticdl.job.names import JobDir
@@ -38,6 +39,7 @@ from elasticdl.views.terminal.tables import (
     last_words,
     report_view,
     status_view,
+    way_on,
 )
 from rich.console import Console, RenderableType
 
@@ -496,3 +498,17 @@ def test_a_job_that_was_stopped_says_what_could_not_be_saved(tmp_path: Path) -> 
     said = "by hand; no checkpoint was written; it resumes from version 4"
     stopped = report(tmp_path, JobState.STOPPED, message=said)
     assert f"message     {said}" in shown(report_view(stopped))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"checkpoint": "/c/version-4"}, "it goes on from its newest checkpoint when"),
+        ({"checkpoint": ""}, "it has no checkpoint to go on from"),
+        ({"type": "predict", "checkpoint": ""}, "it goes on where it was when"),
+    ],
+)
+def test_a_job_that_was_stopped_says_from_where_it_goes_on_if_from_anywhere(
+    tmp_path: Path, fields: dict[str, Any], said: str
+) -> None:
+    assert way_on(report(tmp_path, JobState.STOPPED, **fields)).startswith(said)
