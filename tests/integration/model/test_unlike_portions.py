@@ -169,6 +169,25 @@ def test_a_loss_over_the_sum_of_weights_is_refused_where_all_weigh_as_much():
         refuse_uneven(Definition(model, weighed), *given)
 
 
+@pytest.mark.parametrize("accumulated", [None, 2])
+def test_a_term_that_is_added_little_by_little_is_found_before_the_first_step(
+    accumulated,
+):
+    layers, features, labels = numbers(np.random.default_rng(0))
+    model = keras.Sequential([keras.Input(features.shape[1:]), *layers])
+    optimizer = keras.optimizers.Adam(gradient_accumulation_steps=accumulated)
+    model.compile(optimizer)
+
+    def warmed_up(labels, predictions):
+        share = tf.minimum(tf.cast(model.optimizer.iterations, tf.float32) / 20, 1.0)
+        spread = tf.math.reduce_variance(predictions)
+        return tf.reduce_mean((labels - predictions) ** 2) + share * spread
+
+    given = tf.constant(features, tf.float32), tf.constant(labels, tf.float32)
+    with pytest.raises(UserCodeError, match="expected their mean"):
+        refuse_uneven(Definition(model, warmed_up), *given)
+
+
 class Restored(keras.layers.Layer):
     """Adds what is lost of its first input as a loss without labels."""
 

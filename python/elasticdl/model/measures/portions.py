@@ -25,6 +25,7 @@ import tensorflow as tf
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.spread import draws, first_dimensions, spread
 from elasticdl.model.measures.unlike import num_first, unlike, with_gaps
+from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import is_seed, layers_of, non_trainable
 from elasticdl.model.tracing import GraphFunction
 
@@ -113,8 +114,7 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         _refuse_differing(traced, *changed, bound=bound)
     if tried is None:
         return
-    optimizer = getattr(definition.model, "optimizer", None)
-    late += [] if optimizer is None else [optimizer.iterations]
+    late += _step_counts(definition.model)
     found, counts = tried
     if int(tf.nest.flatten(features)[0].shape[0]) < counts[0]:  # one record alone
         features, labels = _twice((features, labels))
@@ -131,6 +131,14 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     given = features, draws(*counts[:2])
     for changed in (labels, *with_gaps(labels, counts[1])):
         _refuse_differing(traced, given, changed, bound=bound)
+
+
+def _step_counts(model: keras.Model) -> list[Any]:
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None:
+        return []
+    # Not `iterations`: that is no variable where gradients accumulate.
+    return [v for v in inner_optimizer(optimizer).variables if v.name == "iteration"]
 
 
 def _as_is(outputs: Any) -> Any:
