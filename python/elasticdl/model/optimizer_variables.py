@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.optimizers import inner_optimizer
 
 _Schedule = keras.optimizers.schedules.LearningRateSchedule
+# There may be millions of them, and none has a variable.
+_PLAIN = (int, float, str, bytes, np.ndarray, np.generic, tf.Tensor, type(None))
 _LIBRARIES = {"keras", "tensorflow", "numpy", "elasticdl"}
 
 
@@ -34,7 +37,7 @@ def variables_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:
     """
     inner = inner_optimizer(optimizer)
     kept = [v for v in vars(inner).values() if isinstance(v, keras.Variable)]
-    within = list(_within(optimizer, set()))
+    within = list(_within(optimizer))
     trained = {id(v) for one in within for v in _trained_by(one)}
     held = (v for v in within if id(v) not in trained)
     every = (*optimizer.variables, *inner.variables, *kept, *held)
@@ -56,15 +59,18 @@ def refuse_later_ones(optimizer: keras.optimizers.Optimizer, before: list[Any]) 
         )
 
 
-def _within(thing: Any, seen: set[int]) -> Iterator[Any]:
+def _within(thing: Any) -> Iterator[Any]:
     """Yield the optimizers and variables in a thing, itself first."""
-    if id(thing) in seen:
-        return
-    seen.add(id(thing))
-    if isinstance(thing, keras.Variable | keras.optimizers.Optimizer):
-        yield thing
-    for part in _parts(thing):
-        yield from _within(part, seen)
+    seen: set[int] = set()
+    left = [thing]
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, keras.Variable | keras.optimizers.Optimizer):
+            yield one
+        left.extend(reversed([p for p in _parts(one) if not isinstance(p, _PLAIN)]))
 
 
 def _parts(thing: Any) -> list[Any]:
@@ -89,7 +95,10 @@ def _parts(thing: Any) -> list[Any]:
 
 def _is_of_the_user(thing: Any) -> bool:
     """Whether it is an object of a class that neither Python nor a library has."""
-    if isinstance(thing, type) or not hasattr(thing, "__dict__"):
+    try:
+        if isinstance(thing, type) or not isinstance(vars(thing), dict):
+            return False
+    except Exception:  # noqa: BLE001 - a proxy of the user's, say, without its object
         return False
     package = type(thing).__module__.partition(".")[0]
     return package not in sys.stdlib_module_names | _LIBRARIES

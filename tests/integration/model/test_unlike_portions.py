@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.errors import UserCodeError
+from elasticdl.model.measures.divisors import divisor
 from elasticdl.model.measures.portions import refuse_uneven
 from elasticdl.model.measures.targets import Weighted
 
@@ -30,6 +31,13 @@ class Definition:
 
     def loss_divisor(self, labels, predictions):
         del labels, predictions
+
+
+class Known(Definition):
+    """One whose loss is Keras's."""
+
+    def loss_divisor(self, labels, predictions):
+        return divisor([self.loss], labels, None, predictions)
 
 
 def pictures(drawn):
@@ -167,6 +175,62 @@ def test_a_loss_over_the_sum_of_weights_is_refused_where_all_weigh_as_much():
     refuse_uneven(Definition(model, mean), *given)
     with pytest.raises(UserCodeError, match="expected their mean"):
         refuse_uneven(Definition(model, weighed), *given)
+
+
+SIZES = (1, 2, 3, 5, 8, 16)
+
+
+def cut(model, loss, rows, features, labels, kind=Definition):
+    given = tf.nest.map_structure(lambda t: tf.constant(t[:rows]), (features, labels))
+    refuse_uneven(kind(model, loss), *given)
+
+
+@pytest.mark.parametrize("rows", SIZES)
+def test_hinges_and_masks_of_records_are_taken_in_batches_of_any_size(rows):
+    drawn = np.random.default_rng(rows)
+    features = drawn.normal(size=(RECORDS, 6)).astype(np.float32)
+    signs = (2.0 * drawn.integers(0, 2, (RECORDS, 1)) - 1).astype(np.float32)
+    numbers = drawn.normal(size=(RECORDS, 1)).astype(np.float32)
+    given = keras.Input((6,))
+    two = keras.Model(given, [keras.layers.Dense(1)(given) for _ in "12"])
+
+    def both(labels, predictions):
+        return keras.losses.Hinge()(labels[0], predictions[0]) + tf.reduce_mean(
+            (labels[1] - predictions[1]) ** 2
+        )
+
+    cut(two, both, rows, features, (signs, numbers))
+    one = keras.Model(given, two.outputs[0])
+    for labels in (signs, (signs + 1) / 2):
+        cut(one, keras.losses.SquaredHinge(), rows, features, labels)
+    masked = keras.Sequential([given, keras.layers.Masking(0.0), keras.layers.Dense(1)])
+    cut(masked, keras.losses.MeanSquaredError(), rows, features, numbers, kind=Known)
+
+
+@pytest.mark.parametrize("rows", SIZES)
+@pytest.mark.parametrize("missing", [-1.0, np.nan])
+def test_a_mean_over_what_has_a_label_is_refused_in_batches_of_any_size(rows, missing):
+    features = np.random.default_rng(rows).normal(size=(RECORDS, 6)).astype(np.float32)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
+    there = tf.math.is_finite if np.isnan(missing) else lambda labels: labels >= 0
+    loss = of_labels_that_count(there)
+    labels = 9 + features.sum(1, keepdims=True)
+    with pytest.raises(UserCodeError, match="expected their mean"):
+        cut(model, loss, rows, features, labels)
+
+
+def test_a_label_that_says_whether_there_is_one_is_looked_at():
+    features = np.random.default_rng(0).normal(size=(RECORDS, 6)).astype(np.float32)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
+
+    def of_valid(labels, predictions):
+        valid = tf.cast(labels["valid"], tf.float32)[:, None]
+        each = (labels["y"] - predictions) ** 2
+        return tf.reduce_sum(each * valid) / tf.reduce_sum(valid)
+
+    labels = {"y": features[:, :1], "valid": np.ones(RECORDS, bool)}
+    with pytest.raises(UserCodeError, match="expected their mean"):
+        cut(model, of_valid, 9, features, labels)
 
 
 @pytest.mark.parametrize("accumulated", [None, 2])

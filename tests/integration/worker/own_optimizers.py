@@ -103,6 +103,29 @@ def optimizer():
     return PassingOn()
 """
 
+# Whoever sets its rate changes more, and may come to an error in the middle.
+REFUSING = """
+
+class Refusing(keras.optimizers.SGD):
+    def __init__(self):
+        super().__init__(0.1)
+        self.warm = keras.Variable(1.0, trainable=False, name="warm")
+
+    @property
+    def learning_rate(self):
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value):
+        self._learning_rate.assign(value)
+        self.warm.assign(0.0)
+        RAISES
+
+
+def optimizer():
+    return Refusing()
+"""
+
 # A metric, a schedule and an object of one's own that have variables.
 COUNTING = """
 

@@ -10,6 +10,7 @@ from elasticdl.checkpoint.layout import AVERAGE, Manifest
 from elasticdl.errors import UserCodeError
 from elasticdl.job.heartbeats import LocalSnapshot
 from elasticdl.job.tasks import LIVE, ModelVersion
+from elasticdl.model.optimizer_variables import variables_of
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.own_step import OwnStep, other_optimizers
 from elasticdl.worker.steps.learning_rate import LearningRate
@@ -21,6 +22,7 @@ from tests.integration.worker.own_optimizers import (
     HOLDING,
     MOVING,
     PASSING_ON,
+    REFUSING,
     TENSORFLOWS,
 )
 from tests.integration.worker.test_local_trainer import local, rate_of, train, weights
@@ -206,6 +208,29 @@ def test_a_rate_that_is_passed_on_to_held_optimizers_is_that_of_the_job(
             assert float(one.learning_rate) == pytest.approx(0.1)
     if own is FORWARDING:
         np.testing.assert_array_equal(again.optimizer.rates, [0.5**6, 0.5**7])
+
+
+@pytest.mark.parametrize("end", ["pass", "raise RuntimeError('not for you')"])
+def test_an_optimizer_is_as_before_when_it_was_tried_what_follows_its_rate(
+    definition, mlp, end
+):
+    module = definition(mlp + REFUSING.replace("RAISES", end))
+    state_of(module)
+    assert float(module.optimizer.learning_rate) == np.float32(0.1)
+    assert float(module.optimizer.warm) == 1.0
+
+
+def test_variables_are_found_however_deep_and_beside_however_many_numbers():
+    class Link:
+        def __init__(self, following):
+            self.following = following
+
+    optimizer = keras.optimizers.SGD()
+    within = keras.Variable(0.0, name="within")
+    for _ in range(5_000):
+        within = Link(within)
+    optimizer.within, optimizer.numbers = within, tuple(range(1_000_000))
+    assert [v.name for v in variables_of(optimizer)][-1] == "within"
 
 
 def test_a_variable_that_keras_does_not_know_is_refused(definition, mlp):

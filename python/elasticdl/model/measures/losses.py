@@ -86,6 +86,8 @@ class Loss:
             if compiled is None or overrides(self.model, "compute_loss"):
                 return None
             losses = [item.loss for item in compiled._flat_losses or ()]  # noqa: SLF001
+        if any(type(one).__call__ is not keras.losses.Loss.__call__ for one in losses):
+            return None  # what it makes of masks and weights is its own
         labels, weights = parted(targets)
         return divisor(losses, labels, weights, predictions)
 

@@ -23,9 +23,11 @@ import numpy as np
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
+from elasticdl.model.measures.gaps import LEAST_RECORDS, lighter, with_gaps
 from elasticdl.model.measures.spread import draws, first_dimensions, spread
-from elasticdl.model.measures.unlike import num_first, unlike, with_gaps
+from elasticdl.model.measures.unlike import num_first, unlike
 from elasticdl.model.optimizers import inner_optimizer
+from elasticdl.model.overrides import overrides
 from elasticdl.model.state import is_seed, layers_of, non_trainable
 from elasticdl.model.tracing import GraphFunction
 
@@ -112,15 +114,33 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     )
     for changed in unlike(features, labels, adds=bool(added)):
         _refuse_differing(traced, *changed, bound=bound)
-    if tried is None:
-        return
-    late += _step_counts(definition.model)
+    if tried is not None:
+        late += _step_counts(definition.model)
+        own = overrides(definition.model, "compute_loss")  # it sees the features, too
+        _refuse_apart(one, features, labels, tried, bound=bound, sees_features=own)
+
+
+def _refuse_apart(
+    one: Callable[..., Any],
+    features: Any,
+    labels: Any,
+    tried: _Tried,
+    *,
+    bound: float,
+    sees_features: bool,
+) -> None:
+    """Raise UserCodeError as `refuse_uneven`, with predictions moved apart."""
     found, counts = tried
-    if int(tf.nest.flatten(features)[0].shape[0]) < counts[0]:  # one record alone
-        features, labels = _twice((features, labels))
     dimensions = zip(*(each for _, _, each in found), strict=True)
     # In the whole and in both portions: a table as an output may have as many rows.
     of_records = [each == counts for each in dimensions]
+    rows = int(tf.nest.flatten(features)[0].shape[0])
+    if rows < LEAST_RECORDS:
+        times = -(-LEAST_RECORDS // rows)
+        features, labels = _repeated((features, labels), times)
+        rows *= times
+    first = num_first(rows)
+    by_record = draws(rows, first)
 
     def one_apart(given: Any, labels: Any, draw: Any = 0) -> Any:
         features, by_record = given
@@ -128,9 +148,12 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         return one(features, labels, draw, moves=moves)
 
     traced = GraphFunction(one_apart, reduce_retracing=True)
-    given = features, draws(*counts[:2])
-    for changed in (labels, *with_gaps(labels, counts[1])):
-        _refuse_differing(traced, given, changed, bound=bound)
+    given = [(features, each) for each in (labels, *with_gaps(labels, first))]
+    if sees_features:
+        given += unlike(features, labels, adds=True)
+        given.append((lighter(features, first), labels))
+    for changed, targets in given:
+        _refuse_differing(traced, (changed, by_record), targets, bound=bound)
 
 
 def _step_counts(model: keras.Model) -> list[Any]:
@@ -283,7 +306,7 @@ def _refuse_sums(traced: Callable[..., Any], features: Any, labels: Any) -> None
     rows = int(tf.nest.flatten(features)[0].shape[0])
     cut = min(rows, max(_LEAST_TRIED, rows // 3))
     few = next(_cut((features, labels), cut, rows))
-    many = tf.nest.map_structure(lambda t: _again(t, _TIMES), few)
+    many = _repeated(few, _TIMES)
     drawn = [traced(*few, tf.constant(draw))[1] for draw in range(_DRAWS)]
     grown = traced(*many, tf.constant(0))[1]
     for number, (large, *small) in enumerate(zip(grown, *drawn, strict=True), 1):
@@ -377,7 +400,7 @@ def _tried(
         batch = (features, labels)
         rows = int(tf.nest.flatten(features)[0].shape[0])
         if rows == 1:
-            batch, rows = _twice(batch), 2
+            batch, rows = _repeated(batch, 2), 2
         first = num_first(rows)
         given = [batch, *_cut(batch, first, rows)]
         found = [function(*each) for each in given]
@@ -417,8 +440,8 @@ def _rows(tensor: Any, start: int, end: int) -> Any:
     return tensor[start:end]
 
 
-def _twice(batch: Any) -> Any:
-    return tf.nest.map_structure(lambda t: _again(t, 2), batch)
+def _repeated(batch: Any, times: int) -> Any:
+    return tf.nest.map_structure(lambda t: _again(t, times), batch)
 
 
 def _again(tensor: Any, times: int) -> Any:

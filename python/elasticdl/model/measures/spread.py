@@ -22,6 +22,7 @@ _LEAST, _MOST = 0.02, 0.98  # of what probabilities are mixed with
 # In units of the output: what adds a little for pairs to a mean over records has to
 # be seen beside it.
 _FAR = 3.0
+_LEFT_OUT = -0.6  # half of those after the first are below
 
 
 def draws(rows: int, first: int) -> tf.Tensor:
@@ -89,13 +90,16 @@ def _spread(output: Any, by_record: tf.Tensor) -> Any:
 def _with_gaps(mask: tf.Tensor, by_record: tf.Tensor) -> tf.Tensor:
     """Return a mask that leaves out every other step of the records after the first.
 
+    Of one that has no steps, some of these records.
+
     What divides by the steps that a mask leaves is a mean over records where it leaves
     all, as in a batch without padding.
     """
-    rank = mask.shape.rank or 1
-    after = tf.reshape(by_record < 0, [-1, *[1] * (rank - 1)])
-    places = tf.range(tf.shape(mask)[min(1, rank - 1)])
-    left = tf.reshape(places % 2 == 0, [-1, *[1] * (rank - 2)])
+    if mask.shape.rank == 1:  # by what is cut with the records
+        return tf.cast(mask, tf.bool) & (by_record > _LEFT_OUT)
+    after = tf.reshape(by_record < 0, [-1, *[1] * (mask.shape.rank - 1)])
+    places = tf.range(tf.shape(mask)[1])
+    left = tf.reshape(places % 2 == 0, [-1, *[1] * (mask.shape.rank - 2)])
     return tf.cast(mask, tf.bool) & (~after | left)
 
 

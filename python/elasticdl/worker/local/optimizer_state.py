@@ -106,15 +106,17 @@ def following(
     said = base_learning_rate(optimizer)
     if said is None:
         return []
+    # A setter may change more than rates, and stop in the middle.
+    small = [v for v in variables_of(optimizer) if not tuple(v.shape)]
+    before = [(variable, value_of(variable)) for variable in small]
     try:
         optimizer.learning_rate = said / 2 or 0.5
-        follow = [name for name, rate in held.items() if rate.moved]
-        optimizer.learning_rate = said
-    except (AttributeError, TypeError, ValueError):
-        follow = []  # nobody sets its rate
-    for rate in held.values():
-        rate.begin()
-    return follow
+        return [name for name, rate in held.items() if rate.moved]
+    except Exception:  # noqa: BLE001 - the user's own setter; nobody may set this rate
+        return []
+    finally:
+        for variable, value in before:
+            variable.assign(value)
 
 
 def _is_rate(variable: Any) -> bool:

@@ -406,6 +406,7 @@ class TaskStream:
                 continue
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, _pause(tries))
+                self._due.notify_all()  # the other thread may send what came back
             tries += 1
 
     def _call(self, reports: list[TaskReport], want: int) -> LeaseReply | None:
