@@ -2,6 +2,7 @@
 
 import errno
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -289,6 +290,34 @@ def test_a_report_goes_out_while_the_stream_waits_for_work(stream):
     master.wait_for_reports(1)
     one.report(done(second))
     assert [r.task_id for r in master.wait_for_reports(2)] == [0, 1]
+
+
+class Torn(Master):
+    """Loses the call with a report, once that for work has been answered meanwhile."""
+
+    def __init__(self, tasks):
+        super().__init__(tasks)
+        self.reporting, self.answered = threading.Event(), threading.Event()
+
+    def lease(self, request):
+        if request.want and not self.tasks and not self.answered.is_set():
+            assert self.reporting.wait(SECONDS)
+            self.answered.set()
+            return LeaseReply(finished=True)
+        if request.reports and not self.reporting.is_set():
+            self.reporting.set()
+            assert self.answered.wait(SECONDS)
+            time.sleep(0.2)  # the other thread sleeps by then
+            raise RpcError("connection reset")
+        return super().lease(request)
+
+
+def test_a_report_whose_call_is_lost_is_sent_though_no_work_is_asked_for(stream):
+    master = Torn([task(0)])
+    one = stream(master)
+    loaded = take(one)
+    one.report(done(loaded))
+    assert master.wait_for_reports(1)[0].task_id == 0
 
 
 def test_a_bad_record_fails_the_job_naming_file_and_record(stream):
