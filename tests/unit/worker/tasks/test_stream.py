@@ -297,10 +297,11 @@ class Torn(Master):
 
     def __init__(self, tasks):
         super().__init__(tasks)
-        self.reporting, self.answered = threading.Event(), threading.Event()
+        self.asked, self.reporting, self.answered = (threading.Event() for _ in "123")
 
     def lease(self, request):
         if request.want and not self.tasks and not self.answered.is_set():
+            self.asked.set()
             assert self.reporting.wait(SECONDS)
             self.answered.set()
             return LeaseReply(finished=True)
@@ -316,6 +317,7 @@ def test_a_report_whose_call_is_lost_is_sent_though_no_work_is_asked_for(stream)
     master = Torn([task(0)])
     one = stream(master)
     loaded = take(one)
+    assert master.asked.wait(SECONDS)
     one.report(done(loaded))
     assert master.wait_for_reports(1)[0].task_id == 0
 
