@@ -338,7 +338,7 @@ class Stacked(keras.layers.Layer):
 def test_pairs_are_found_of_a_batch_of_one_record_too(module, data):
     pairs = "lambda y, p: keras.ops.mean((p[:, None, 0] - p[None, :, 0]) ** 2)"
     case = Case("pairs", layers=ALIKE, loss=pairs)
-    with pytest.raises(UserCodeError, match="the loss of a batch of 2 records"):
+    with pytest.raises(UserCodeError, match="the loss of a batch of 6 records"):
         Member(module(case, "allReduce", 1, data), data, None)
 
 
