@@ -208,11 +208,11 @@ def test_hinges_and_masks_of_records_are_taken_in_batches_of_any_size(rows):
 
 
 @pytest.mark.parametrize("rows", SIZES)
-@pytest.mark.parametrize("missing", [-1.0, np.nan])
+@pytest.mark.parametrize("missing", [-1.0, -999.0, np.nan])
 def test_a_mean_over_what_has_a_label_is_refused_in_batches_of_any_size(rows, missing):
     features = np.random.default_rng(rows).normal(size=(RECORDS, 6)).astype(np.float32)
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
-    there = tf.math.is_finite if np.isnan(missing) else lambda labels: labels >= 0
+    there = tf.math.is_finite if np.isnan(missing) else lambda labels: labels > missing
     loss = of_labels_that_count(there)
     labels = 9 + features.sum(1, keepdims=True)
     with pytest.raises(UserCodeError, match="expected their mean"):
@@ -231,6 +231,35 @@ def test_a_label_that_says_whether_there_is_one_is_looked_at():
     labels = {"y": features[:, :1], "valid": np.ones(RECORDS, bool)}
     with pytest.raises(UserCodeError, match="expected their mean"):
         cut(model, of_valid, 9, features, labels)
+
+
+class OverValid(keras.Model):
+    """Divides by how many of its records a feature says to be valid."""
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
+        valid = tf.cast(x["valid"], tf.float32)[:, None]
+        return tf.reduce_sum(valid * (y - y_pred) ** 2) / tf.reduce_sum(valid)
+
+
+@dataclass
+class Own(Definition):
+    """A module whose model computes its loss."""
+
+    def training_loss(self, features, labels, predictions):
+        return self.model.compute_loss(features, labels, predictions)
+
+
+@pytest.mark.parametrize("kind", ["bool", "float32", "int32"])
+def test_an_own_loss_that_divides_by_what_features_say_is_refused(kind):
+    drawn = np.random.default_rng(0).normal(size=(RECORDS, 6)).astype(np.float32)
+    given = {
+        "x": keras.Input((6,), name="x"),
+        "valid": keras.Input((), dtype=kind, name="valid"),
+    }
+    model = OverValid(given, keras.layers.Dense(1)(given["x"]))
+    features = {"x": drawn, "valid": np.ones(RECORDS, kind)}
+    with pytest.raises(UserCodeError, match="expected their mean"):
+        cut(model, None, 9, features, drawn[:, :1], kind=Own)
 
 
 @pytest.mark.parametrize("accumulated", [None, 2])

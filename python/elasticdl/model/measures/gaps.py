@@ -20,7 +20,7 @@ from elasticdl.model.measures.targets import Weighted, parted
 from elasticdl.model.measures.unlike import is_number
 
 LEAST_RECORDS = 6  # in which both portions have gaps and labels, in unlike shares
-_OF_FLOATS = (0.0, -1.0, float("nan"))
+_OF_FLOATS = (0.0, -1.0, -999.0, float("nan"))
 # Of pictures of classes 255 is usual, and the largest number of an unsigned type.
 _OF_INTEGERS = (0, -1, -100, 255)
 
@@ -44,10 +44,10 @@ def lighter(weights: Any, first: int) -> Any:
     """Return weights, or features that may be such, of which those of gaps are less."""
 
     def less(weights: Any) -> Any:
-        if not is_number(weights):
+        if not _may_have(weights):
             return weights
-        whole = weights.dtype.is_integer
-        smaller = tf.zeros_like(weights) if whole else weights / 4
+        floats = weights.dtype.is_floating
+        smaller = weights / 4 if floats else tf.zeros_like(weights)
         return tf.where(_gaps(weights, first), smaller, weights)
 
     return tf.nest.map_structure(less, weights)
