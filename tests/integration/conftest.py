@@ -22,7 +22,9 @@ _UNHURRIED = """
 import time
 
 class Unhurried(keras.layers.Layer):
-    def call(self, inputs):
+    def call(self, inputs, training=False):
+        if {alone} and not training:
+            return inputs
         wait = tf.numpy_function(lambda: time.sleep({seconds}) or 0.0, [], tf.double)
         with tf.control_dependencies([wait]):
             return tf.identity(inputs)
@@ -80,10 +82,14 @@ def digits_values():
 
 @pytest.fixture(scope="session")
 def unhurried():
-    """Makes the model of a digits job whose steps take so many seconds at least."""
+    """Makes the model of a digits job whose steps take so many seconds at least.
 
-    def make(seconds):
-        text = MLP + _UNHURRIED.replace("{seconds}", str(seconds))
+    With `training_alone` they do so where it is trained, and not where it is tried.
+    """
+
+    def make(seconds, *, training_alone=False):
+        text = _UNHURRIED.replace("{seconds}", str(seconds))
+        text = MLP + text.replace("{alone}", str(training_alone))
         return {"definition": "net.custom_model", "files": {"net.py": text}}
 
     return make

@@ -1,44 +1,18 @@
 """The leader of a group lost before the job has a checkpoint."""
 
 import signal
-from pathlib import Path
 
 import pytest
 from elasticdl.job.values.file import edit_values
 
 pytestmark = pytest.mark.timeout(300)
 
-MLP = (Path(__file__).parent.parent / "models" / "net.py").read_text()
-# Slow where it trains alone: it is tried before, and evaluated.
-SLOW_STEPS = """
 
-import time
-
-class Slow(keras.layers.Layer):
-    def call(self, inputs, training=False):
-        if not training:
-            return inputs
-        wait = tf.numpy_function(lambda: time.sleep(1.5) or 0.0, [], tf.double)
-        with tf.control_dependencies([wait]):
-            return tf.identity(inputs)
-
-quick_model = custom_model
-
-def custom_model():
-    network = quick_model()
-    network.add(Slow())
-    return network
-"""
-
-
-def group(job, name, *, replicas, **changes):
+def group(job, name, model, *, replicas, **changes):
     return job(
         name,
         strategy="allReduce",
-        model={
-            "definition": "net.custom_model",
-            "files": {"net.py": MLP + SLOW_STEPS},
-        },
+        model=model,
         training={"epochs": 1, "maxSteps": 6, "batchesPerTask": 4},
         # None of the ends may be counted.
         worker={"replicas": replicas, "maxRestarts": 0},
@@ -69,19 +43,27 @@ def assert_made(one, report, leader):
     assert {str(r.cause) for r in report.relaunches} <= {"killed", "fenced"}
 
 
-def test_a_leader_lost_in_the_first_steps_leaves_a_group_that_makes_them(job):
-    one = group(job, "first-step", replicas=3)
+def test_a_leader_lost_in_the_first_steps_leaves_a_group_that_makes_them(
+    job, unhurried
+):
+    one = group(job, "first-step", unhurried(1.5, training_alone=True), replicas=3)
     one.wait_until(lambda _: len(copied(one)) == 2, "copies of the leader's state")
     leader = lose_leader(one)
     assert_made(one, one.finish(), leader)
 
 
 def test_workers_with_a_lost_leaders_steps_are_replaced_without_being_counted(
-    job, tmp_path
+    job, tmp_path, unhurried
 ):
     blocked = tmp_path / "blocked"
     blocked.touch()  # a file where the folder of checkpoints should be
-    one = group(job, "no-checkpoint", replicas=1, checkpoint={"dir": str(blocked)})
+    one = group(
+        job,
+        "no-checkpoint",
+        unhurried(1.5, training_alone=True),
+        replicas=1,
+        checkpoint={"dir": str(blocked)},
+    )
     one.wait_for_step(1)
     edit_values(one.job_dir.spec_file, {"job.worker.replicas": 3})
     one.wait_until(lambda _: copied(one), "a copy of the leader's state")

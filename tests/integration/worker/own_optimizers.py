@@ -68,40 +68,34 @@ def optimizer():
     return Forwarding(keras.optimizers.SGD(0.1))
 """
 
-# The rates of those that it holds are its own.
-PASSING_ON = """
+# So are the rates of both.
+PASSING_ON = (
+    FORWARDING
+    + """
 
-class PassingOn(keras.optimizers.Optimizer):
-    def __init__(self, rate=0.1):
-        super().__init__(learning_rate=rate)
-        self.held = keras.optimizers.SGD(rate)
-        self.others = keras.optimizers.Adam(rate)
+class PassingOn(Forwarding):
+    def __init__(self, held, others):
+        super().__init__(held)
+        self.others = others
 
-    @property
-    def learning_rate(self):
-        return self.held.learning_rate
-
-    @learning_rate.setter
+    @Forwarding.learning_rate.setter
     def learning_rate(self, value):
         self.held.learning_rate = value
         self.others.learning_rate = value
 
     def build(self, variables):
-        if self.built:
-            return
         super().build(variables)
-        self.held.build(variables)
         self.others.build(variables)
 
     def apply(self, grads, trainable_variables=None):
-        self.held.apply(grads, trainable_variables)
+        super().apply(grads, trainable_variables)
         self.others.apply(grads, trainable_variables)
-        self.iterations.assign_add(1)
 
 
 def optimizer():
-    return PassingOn()
+    return PassingOn(keras.optimizers.SGD(0.1), keras.optimizers.Adam(0.1))
 """
+)
 
 # Whoever sets its rate changes more, and may come to an error in the middle.
 REFUSING = """

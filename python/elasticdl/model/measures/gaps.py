@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from elasticdl.model.measures.targets import Weighted, parted
-from elasticdl.model.measures.unlike import is_number
+from elasticdl.model.measures.unlike import is_number, is_of_records
 
 LEAST_RECORDS = 6  # in which both portions have gaps and labels, in unlike shares
 _OF_FLOATS = (0.0, -1.0, -999.0, float("nan"))
@@ -69,12 +69,8 @@ def _same(one: float, other: float) -> bool:
 
 
 def _may_have(labels: Any) -> bool:
-    if is_number(labels):
-        return True
     # Whether there is a label may be a label itself.
-    return isinstance(labels, tf.Tensor) and bool(
-        labels.shape.rank and labels.dtype.is_bool
-    )
+    return is_number(labels) or (is_of_records(labels) and labels.dtype.is_bool)
 
 
 def _missing_of(labels: Any) -> tuple[float, ...]:

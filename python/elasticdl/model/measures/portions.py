@@ -87,10 +87,14 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     """
     seeds = [v.variable for v in non_trainable(definition.model).own if is_seed(v)]
     added: list[Any] = []
-    late: list[Any] = []
 
     def one(
-        features: Any, labels: Any, draw: Any = 0, moves: Callable[..., Any] = _as_is
+        features: Any,
+        labels: Any,
+        draw: Any = 0,
+        *,
+        moves: Callable[..., Any] = _as_is,
+        late: Sequence[Any] = (),
     ) -> Any:
         # Regularisers ask the scope for the values.
         values = [(v, v.value) for v in definition.model.trainable_variables]
@@ -115,9 +119,9 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
     for changed in unlike(features, labels, adds=bool(added)):
         _refuse_differing(traced, *changed, bound=bound)
     if tried is not None:
-        late += _step_counts(definition.model)
         own = overrides(definition.model, "compute_loss")  # it sees the features, too
-        _refuse_apart(one, features, labels, tried, bound=bound, sees_features=own)
+        later = partial(one, late=_step_counts(definition.model))
+        _refuse_apart(later, features, labels, tried, bound=bound, sees_features=own)
 
 
 def _refuse_apart(

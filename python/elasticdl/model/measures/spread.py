@@ -90,10 +90,9 @@ def _spread(output: Any, by_record: tf.Tensor) -> Any:
 def _with_gaps(mask: tf.Tensor, by_record: tf.Tensor) -> tf.Tensor:
     """Return a mask that leaves out every other step of the records after the first.
 
-    Of one that has no steps, some of these records.
-
-    What divides by the steps that a mask leaves is a mean over records where it leaves
-    all, as in a batch without padding.
+    A mask that has no steps leaves out some of these records. What divides by what a
+    mask leaves is a mean over records where it leaves all, as in a batch without
+    padding.
     """
     if mask.shape.rank == 1:  # by what is cut with the records
         return tf.cast(mask, tf.bool) & (by_record > _LEFT_OUT)

@@ -33,11 +33,17 @@ def unlike(features: Any, targets: Any, *, adds: bool) -> list[Any]:
     return found
 
 
+def is_of_records(labels: Any) -> bool:
+    """Whether it is a dense tensor with a first axis."""
+    return isinstance(labels, tf.Tensor) and bool(labels.shape.rank)
+
+
 def is_number(labels: Any) -> bool:
-    """Whether it is a tensor of numbers that has records."""
-    if not isinstance(labels, tf.Tensor) or not labels.shape.rank:
-        return False
-    return bool(labels.dtype.is_floating or labels.dtype.is_integer)
+    """Whether it is a dense tensor of numbers with a first axis."""
+    numbers = is_of_records(labels) and (
+        labels.dtype.is_floating or labels.dtype.is_integer
+    )
+    return bool(numbers)
 
 
 def _changed(labels: Any) -> Any:

@@ -27,7 +27,7 @@ from elasticdl.checkpoint.layout import (
 from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
 from elasticdl.errors import CheckpointError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone
-from elasticdl.model.optimizers import base_learning_rate, inner_optimizer
+from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import non_trainable, read_state
 from elasticdl.model.variables import (
     NamedVariable,
@@ -40,9 +40,9 @@ from elasticdl.model.variables import (
 from elasticdl.tensor.placement import place
 from elasticdl.worker.local.optimizer_state import (
     as_stored,
-    following,
     held_rates,
     nadam_product,
+    passed_on,
     restored,
     slots_of,
     value_of,
@@ -91,9 +91,8 @@ class LocalState:
         )
         self._others.update(variables_beside(beside))
         held = held_rates(optimizer, beside)
-        # Those that the job's rate is passed on to are `LearningRate`'s.
-        passed_on = following(optimizer, held)
-        self._held_rates = {n: held[n] for n in held if n not in passed_on}
+        jobs = passed_on(optimizer, held)  # `LearningRate` sets these
+        self._held_rates = {n: held[n] for n in held if n not in jobs}
         # Made with the initial values: those of a checkpoint come later.
         self._as_values = [
             slot for slot, of in self._slots.items() if self._equals_values(of)
@@ -203,12 +202,8 @@ class LocalState:
             inner._u_product.assign(nadam_product(inner.beta_1, steps))  # noqa: SLF001 - no PS keeps it, and it has no public name
 
     def _restore_rates(self, whole: reshard.Whole) -> None:
-        outer = base_learning_rate(self._optimizer)
         for name, held in self._held_rates.items():
             held.restore(whole.states.get(name))
-            if base_learning_rate(self._optimizer) != outer:
-                # The optimizer's own rate is that of one it holds: `LearningRate`'s.
-                held.begin()
         if self._rate is not None and {OWN_RATE, SET_RATE} <= whole.scalars.keys():
             self._rate.restore(whole.scalars[OWN_RATE], whole.scalars[SET_RATE])
 

@@ -53,26 +53,26 @@ class HeldRate:
 
     def __init__(self, variable: Any) -> None:
         """Take a rate that is as the module said it."""
-        self._variable = variable
+        self.variable = variable
         self._first = float(value_of(variable))
 
     def stored(self) -> NDArray[Any]:
         """Return what the module said, and what the rate is now."""
-        return np.array([self._first, float(value_of(self._variable))], np.float64)
+        return np.array([self._first, float(value_of(self.variable))], np.float64)
 
     @property
     def moved(self) -> bool:
         """Whether it is another one than the module said."""
-        return float(value_of(self._variable)) != self._first
+        return float(value_of(self.variable)) != self._first
 
     def restore(self, stored: NDArray[Any] | None) -> None:
         """Go on with a stored rate, unless the module says another one by now."""
         if stored is not None and stored[0] == self._first:
-            self._variable.assign(stored[1])
+            self.variable.assign(stored[1])
 
-    def begin(self) -> None:
-        """Begin with the rate that the module says."""
-        self._variable.assign(self._first)
+    def halve(self) -> None:
+        """Set another rate, to see what follows it."""
+        self.variable.assign(self._first / 2 or 0.5)
 
 
 def held_rates(
@@ -96,27 +96,39 @@ def held_rates(
     }
 
 
-def following(
+def passed_on(
     optimizer: keras.optimizers.Optimizer, held: Mapping[str, HeldRate]
 ) -> list[str]:
-    """Return which held rates an optimizer sets where its own rate is set.
+    """Return which held rates are an optimizer's own: set with it, or read as it.
 
-    Tried with another rate; all are as before afterwards.
+    Tried with other rates; all numbers of the optimizer are as before afterwards.
     """
     said = base_learning_rate(optimizer)
     if said is None:
         return []
     # A setter may change more than rates, and stop in the middle.
     small = [v for v in variables_of(optimizer) if not tuple(v.shape)]
+    small += [rate.variable for rate in held.values()]  # of further optimizers, too
     before = [(variable, value_of(variable)) for variable in small]
+    found = []
+    for name, rate in held.items():
+        rate.halve()
+        if base_learning_rate(optimizer) != said:
+            found.append(name)
+        _put_back(before)
     try:
         optimizer.learning_rate = said / 2 or 0.5
-        return [name for name, rate in held.items() if rate.moved]
+        found += [name for name, rate in held.items() if rate.moved]
     except Exception:  # noqa: BLE001 - the user's own setter; nobody may set this rate
-        return []
+        return found
     finally:
-        for variable, value in before:
-            variable.assign(value)
+        _put_back(before)
+    return found
+
+
+def _put_back(before: Sequence[tuple[Any, NDArray[Any]]]) -> None:
+    for variable, value in before:
+        variable.assign(value)
 
 
 def _is_rate(variable: Any) -> bool:
