@@ -21,7 +21,7 @@ import tensorflow as tf
 from elasticdl.data.reader import Metadata, Reader
 from elasticdl.errors import UserCodeError
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec.job import JobSpec, JobType, OnNanLoss
+from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.model import building, user_code
 from elasticdl.model import callbacks as callback_rules
 from elasticdl.model.classic_reader import ClassicReader
@@ -44,12 +44,12 @@ from elasticdl.model.optimizers import (
     optimizer_json,
 )
 from elasticdl.model.overrides import (
-    EVALUATION_METHODS,
     compiled_with_xla,
     evaluates_itself,
     overrides,
     refuse_stateful,
     refuse_unsupported,
+    refuse_unused,
     trains_itself,
 )
 from elasticdl.model.signature import signature_of
@@ -187,7 +187,7 @@ class ModelDefinition:
         spec = self._spec
         strategy = spec.strategy if spec.type is JobType.TRAIN else None
         refuse_unsupported(model, optimizer, strategy)
-        self._refuse_unused()
+        refuse_unused(model, spec, symbols)
         if targets is not None and predictions is not None and mode != PREDICTION:
             check_class_weights(targets, self._spec.training.class_weight)
             if not self.trains_itself:
@@ -195,50 +195,6 @@ class ModelDefinition:
         if strategy is not None and spec.export.dir:
             check_exports(model, spec.export.formats, self.input_signature)
         return model
-
-    def _refuse_unused(self) -> None:
-        """Raise UserCodeError for parts that an own step of the model ignores."""
-        model, names = self.model, self._spec.model
-        if self.trains_itself:
-            self._refuse_beside_train_step()
-        kind = type(model).__name__
-        if self._symbols.loss is not None and overrides(model, "compute_loss"):
-            raise UserCodeError(
-                f"{kind} has a compute_loss of its own, and the module has the loss "
-                f"function `{names.loss}` too, so that one of them would be passed "
-                "over; take one of them out"
-            )
-        if self._symbols.metrics is not None and self.evaluates_itself:
-            own = next(m for m in EVALUATION_METHODS if overrides(model, m))
-            raise UserCodeError(
-                f"{kind} has a {own} of its own, which does not use "
-                f"`{names.eval_metrics}`; keep these metrics as attributes of the "
-                f"model and return them in {own}, or give them to model.compile, and "
-                "take the function out"
-            )
-
-    def _refuse_beside_train_step(self) -> None:
-        model, names = self.model, self._spec.model
-        there = [
-            name
-            for name, part in (
-                (names.loss, self._symbols.loss),
-                (names.optimizer, self._symbols.optimizer),
-            )
-            if part is not None
-        ]
-        if there or self._spec.training.class_weight:
-            what = there or ["training.classWeight"]
-            raise UserCodeError(
-                f"{type(model).__name__} has a train_step of its own, which does not "
-                f"use {' and '.join(f'`{name}`' for name in what)}; say it in "
-                "model.compile and in train_step, and take it out"
-            )
-        if self._spec.training.on_nan_loss is OnNanLoss.SKIP:
-            raise UserCodeError(
-                f"{type(model).__name__} has a train_step of its own, of which no "
-                "batch can be left out; set training.onNanLoss: stop"
-            )
 
     def _known(self) -> _Built:
         if self._built is None:

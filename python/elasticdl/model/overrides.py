@@ -16,7 +16,9 @@ import keras
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
+from elasticdl.job.spec.job import JobSpec, JobType, OnNanLoss
 from elasticdl.job.spec.kinds import Strategy
+from elasticdl.model.symbols import Symbols
 
 log = logging.getLogger(__name__)
 
@@ -179,6 +181,50 @@ def _optimizer_on_ps(optimizer: keras.optimizers.Optimizer) -> Iterator[str]:
         yield (
             f"optimizer {name} begins at step {steps} (iterations), the parameter "
             "servers at 0; let its schedule begin there, or set strategy: local"
+        )
+
+
+def refuse_unused(model: keras.Model, spec: JobSpec, symbols: Symbols) -> None:
+    """Raise UserCodeError for parts of the module that the model's own step ignores."""
+    names, kind = spec.model, type(model).__name__
+    if spec.type is JobType.TRAIN and trains_itself(model):
+        _refuse_beside_train_step(kind, spec, symbols)
+    if symbols.loss is not None and overrides(model, "compute_loss"):
+        raise UserCodeError(
+            f"{kind} has a compute_loss of its own, and the module has the loss "
+            f"function `{names.loss}` too, so that one of them would be passed "
+            "over; take one of them out"
+        )
+    if symbols.metrics is not None and evaluates_itself(model):
+        own = next(m for m in EVALUATION_METHODS if overrides(model, m))
+        raise UserCodeError(
+            f"{kind} has a {own} of its own, which does not use "
+            f"`{names.eval_metrics}`; keep these metrics as attributes of the "
+            f"model and return them in {own}, or give them to model.compile, and "
+            "take the function out"
+        )
+
+
+def _refuse_beside_train_step(kind: str, spec: JobSpec, symbols: Symbols) -> None:
+    there = [
+        name
+        for name, part in (
+            (spec.model.loss, symbols.loss),
+            (spec.model.optimizer, symbols.optimizer),
+        )
+        if part is not None
+    ]
+    if there or spec.training.class_weight:
+        what = there or ["training.classWeight"]
+        raise UserCodeError(
+            f"{kind} has a train_step of its own, which does not use "
+            f"{' and '.join(f'`{name}`' for name in what)}; say it in model.compile "
+            "and in train_step, and take it out"
+        )
+    if spec.training.on_nan_loss is OnNanLoss.SKIP:
+        raise UserCodeError(
+            f"{kind} has a train_step of its own, of which no batch can be left out; "
+            "set training.onNanLoss: stop"
         )
 
 

@@ -1,7 +1,7 @@
 """Cuts of one PS to checkpoint shards and back.
 
 Owns what a PS adds to a shard's meta, so that a relaunched PS can restore by itself,
-before any worker told it the layout. Called by ps/server.py and ps/snapshots.py.
+before any worker told it the layout. Called by ps/starting.py and ps/snapshots.py.
 Knows nothing of locks or calls; the format is `checkpoint`'s.
 """
 

@@ -16,9 +16,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -33,19 +32,15 @@ from elasticdl.errors import (
     SpecError,
 )
 from elasticdl.job.tasks import Ticket
-from elasticdl.ps.apply import ParameterShard
-from elasticdl.ps.carry_over import carry_over
 from elasticdl.ps.figures import PsFigures
 from elasticdl.ps.live import Live, PsSetup, PullAnswer
-from elasticdl.ps.optimizers.optimizer import Optimizer, optimizer_from_json
-from elasticdl.ps.parameters import Compute, ParameterOrigin, Parameters, Push
-from elasticdl.ps.restore import PsPlace, ShardStore, StartingState
+from elasticdl.ps.parameters import Compute, Push
+from elasticdl.ps.restore import PsPlace, ShardStore
 from elasticdl.ps.snapshots import Snapshots, WantedSnapshot
+from elasticdl.ps.starting import Begun, Initial, ParameterLoader
 from elasticdl.ps.updater import Control, NewUpdater, PushAnswer
 from elasticdl.rpc.ps.tensors import STALE, WAITING
-from elasticdl.tensor.codec import Array
-from elasticdl.tensor.placement import Layout
-from elasticdl.tensor.shared_state import SharedState, StateLayout
+from elasticdl.tensor.shared_state import StateLayout
 
 log = logging.getLogger(__name__)
 
@@ -53,20 +48,6 @@ log = logging.getLogger(__name__)
 LOADING_WAIT_SECONDS = 5.0
 
 Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Initial:
-    """Initial parameters from a worker."""
-
-    layout: Layout
-    optimizer_json: str
-    values: Floats
-    version: int
-    pulled: bool = False  # from this job's PS; else they are a model's initial ones
-    first_step: int = 0  # of pulled ones: Parameters.first_step
-    state: SharedState = field(default_factory=SharedState)  # PS 0
-    untrained: Mapping[str, Array] = field(default_factory=dict)  # PS 0: by variable
 
 
 class ParameterServer:
@@ -90,10 +71,8 @@ class ParameterServer:
         self._reached = reached
         self._clock = clock
         self._held_since: float | None = None
-        self._place = place
         self._new_updater = new_updater
-        self._store = store
-        self._compute = compute or Compute()
+        self._loader = ParameterLoader(place, store, compute or Compute())
         self._changed = threading.Condition()
         self._live: Live | None = None
         self._control = Control()
@@ -138,25 +117,24 @@ class ParameterServer:
             self._restore_dir = restore_dir
             self._min_version = min_version
             self._handback = handback
-        loaded: StartingState | None = None
+        begun: Begun | None = None
         problem = unloadable = ""
         try:
             if restore_dir is not None:
-                loaded = self._store.own(restore_dir)
-            parameters = None if loaded is None else self._restored(loaded)
+                begun = self._loader.restored(restore_dir, min_version=min_version)
         except (OSError, CheckpointError) as error:
-            parameters, problem, unloadable = None, str(error), str(restore_dir)
+            problem, unloadable = str(error), str(restore_dir)
             log.error("Cannot load %s: %s", restore_dir, error)
         except SpecError as error:  # an older checkpoint says the same
-            parameters, problem = None, f"cannot restore from {restore_dir}: {error}"
+            problem = f"cannot restore from {restore_dir}: {error}"
             log.error("%s", problem)
         with self._locked():
             if rewind != self._target or self._closed:
                 return  # a newer rewind came meanwhile
             self._error, self._unloadable = problem, unloadable
             self._rewind = rewind
-            if parameters is not None and loaded is not None:
-                self._install(parameters, loaded, restored=True)
+            if begun is not None:
+                self._install(begun, restored=True)
             # After an error there is nothing to serve until the master says more.
             self._loading = bool(problem)
             self._changed.notify_all()
@@ -168,46 +146,8 @@ class ParameterServer:
         self._snapshots.clear()
         self._changed.notify_all()
 
-    def _restored(self, loaded: StartingState) -> Parameters | None:
-        """Return the parameters of a checkpoint, with the optimizer that wrote it.
-
-        None if no PS runs that one (strategy local did): the first worker says which
-        it is to be.
-        """
-        try:
-            optimizer = optimizer_from_json(loaded.written_by)
-            optimizer.check(loaded.layout)
-        except SpecError as error:
-            log.info("Waiting for a worker's optimizer: %s", error)
-            return None
-        return self._load(loaded, optimizer)
-
-    def _load(self, loaded: StartingState, optimizer: Optimizer) -> Parameters:
-        optimizer.warm_up()
-        version = max(loaded.version, self._min_version)
-        first_step = loaded.first_step
-        if loaded.slots is None:
-            slots = optimizer.slots(loaded.values.size, loaded.values)
-        else:
-            carried = carry_over(
-                optimizer, loaded.values, loaded.slots, written_by=loaded.written_by
-            )
-            slots = carried.slots
-            if not carried.steps_go_on:
-                first_step = version
-            if text := carried.warning(optimizer.name):
-                log.warning("%s", text)
-        shard = ParameterShard(loaded.layout, self._place.index, loaded.values, slots)
-        state, untrained = loaded.state, loaded.untrained
-        origin = ParameterOrigin(
-            version, first_step, loaded.last_pushes, state, {}, untrained
-        )
-        return Parameters(shard, optimizer, origin=origin, compute=self._compute)
-
-    def _install(
-        self, parameters: Parameters, loaded: StartingState, *, restored: bool = False
-    ) -> None:
-        self._began_at = loaded.version
+    def _install(self, begun: Begun, *, restored: bool = False) -> None:
+        parameters, self._began_at = begun.parameters, begun.version
         self._live = Live(
             parameters,
             self._snapshots,
@@ -248,7 +188,9 @@ class ParameterServer:
         yet: `initialize` loads them for this one. Raises RefusedError if there are some
         that are trained with another layout than `digest`.
         """
-        job = PsSetup(digest, optimizer_json, self._own(state or StateLayout()))
+        job = PsSetup(
+            digest, optimizer_json, self._loader.own_state(state or StateLayout())
+        )
         with self._locked():
             self._enter(rewind)
             if self._live is None or not self._live.fits(job):
@@ -269,7 +211,7 @@ class ParameterServer:
         job = PsSetup(
             initial.layout.digest,
             initial.optimizer_json,
-            self._own(initial.state.layout),
+            self._loader.own_state(initial.state.layout),
         )
         with self._locked():
             self._enter(rewind)
@@ -282,8 +224,9 @@ class ParameterServer:
                 )
             self._loading = True  # others wait meanwhile; the lock is free
         try:
-            loaded, optimizer = self._first(initial)
-            parameters = self._load(loaded, optimizer)
+            begun = self._loader.brought(
+                initial, restore_dir=self._restore_dir, min_version=self._min_version
+            )
         except (CheckpointError, SpecError, OSError) as error:
             raise RefusedError(f"the PS cannot start: {error}") from error
         else:
@@ -292,52 +235,13 @@ class ParameterServer:
                     raise FencedError(f"the PS are rewound (rewind {self._target})")
                 # Cuts of what was loaded before are of another model or optimizer.
                 self._snapshots.give_up("a worker brought another model or optimizer")
-                self._install(parameters, loaded)
-                return True, parameters.version
+                self._install(begun)
+                return True, begun.parameters.version
         finally:
             with self._locked():
                 if self._target == rewind:
                     self._loading = False
                 self._changed.notify_all()
-
-    def _own(self, state: StateLayout) -> StateLayout:
-        # The whole state is on PS 0.
-        return StateLayout() if self._place.index else state
-
-    def _first(self, initial: Initial) -> tuple[StartingState, Optimizer]:
-        layout, place = initial.layout, self._place
-        if layout.num_ps != place.num_ps:
-            raise SpecError(
-                f"got a layout for {layout.num_ps} PS, expected {place.num_ps}; the "
-                "worker was started with another specification"
-            )
-        if initial.values.shape != (layout.size(place.index),):
-            raise SpecError(
-                f"got values of shape {initial.values.shape}, expected "
-                f"({layout.size(place.index)},) as in the layout"
-            )
-        optimizer = optimizer_from_json(initial.optimizer_json)
-        optimizer.check(layout)
-        state = SharedState() if place.index else initial.state
-        if state.values.shape != (state.layout.size,):
-            raise SpecError(
-                f"got {state.values.size} floats of non-trainable state, expected "
-                f"{state.layout.size} as in its layout"
-            )
-        if self._restore_dir is not None:
-            loaded = self._store.fitted(
-                self._restore_dir, layout, state, initial.untrained
-            )
-        else:
-            loaded = StartingState(
-                layout,
-                initial.values.copy(),
-                initial.version,
-                first_step=initial.first_step,
-                state=state,
-                untrained=initial.untrained,
-            )
-        return loaded, optimizer
 
     def pull(
         self,

@@ -18,7 +18,8 @@ from elasticdl.proto import ps_pb2
 from elasticdl.ps.apply import Gradient
 from elasticdl.ps.live import PullAnswer
 from elasticdl.ps.parameters import Push
-from elasticdl.ps.server import Initial, ParameterServer
+from elasticdl.ps.server import ParameterServer
+from elasticdl.ps.starting import Initial
 from elasticdl.ps.traffic import Traffic
 from elasticdl.ps.updater import PushAnswer
 from elasticdl.rpc.ps.tensors import (
