@@ -15,7 +15,11 @@ from collections.abc import Mapping, Sequence
 
 from elasticdl.worker.group.word import HeaderWord
 
-_NEWEST = 0.2  # weight of the newest share in the mean speed
+# The mean speed is that of about a second, but of so many shares. A processor that is
+# shared comes and goes within milliseconds: few short shares tell its times, not its
+# part, and what was read ahead is lost with each change of the weights.
+_SECONDS = 1.0
+_FEWEST, _MOST = 5, 20
 # Weights stay until one is so far off: records that were read ahead are of the share
 # that was expected.
 _CHANGE = 0.1
@@ -30,16 +34,19 @@ class Speeds:
         """Begin without a speed. `follow`: else all members take the same."""
         self._follow = follow
         self._own = 0.0
+        self._weight = 1.0  # of the next share in the mean, at least
         self._last: tuple[tuple[int, ...], tuple[float, ...]] = (), ()
 
     def computed(self, records: int, seconds: float) -> None:
         """Note that a share of so many records took so long."""
         if records <= 0:
             self._own *= _HOPE
+            self._weight = 1 / _FEWEST  # what is known grows old
         if records <= 0 or seconds <= 0:
             return
-        newest = records / seconds
-        self._own += (newest - self._own) * (_NEWEST if self._own else 1.0)
+        weight = max(self._weight, min(1 / _FEWEST, seconds / _SECONDS))
+        self._own += (records / seconds - self._own) * weight
+        self._weight = 1 / _MOST
 
     @property
     def own(self) -> float:
