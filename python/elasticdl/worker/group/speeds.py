@@ -41,12 +41,13 @@ class Speeds:
         """Note that a share of so many records took so long."""
         if records <= 0:
             self._own *= _HOPE
-            self._weight = 1 / _FEWEST  # what is known grows old
+            self._weight = max(self._weight, 0.5)  # what is known grows old
         if records <= 0 or seconds <= 0:
             return
         weight = max(self._weight, min(1 / _FEWEST, seconds / _SECONDS))
         self._own += (records / seconds - self._own) * weight
-        self._weight = 1 / _MOST
+        # The mean of the first ones is that of all so far.
+        self._weight = max(1 / _MOST, self._weight / (1 + self._weight))
 
     @property
     def own(self) -> float:

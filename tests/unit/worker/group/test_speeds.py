@@ -128,3 +128,12 @@ def test_weights_change_seldom_where_a_processor_is_shared() -> None:
     changes = sum(a != b for a, b in itertools.pairwise(found[50:]))
     # About 170 with a mean of the last five shares: what was read ahead is lost then.
     assert changes <= 40
+
+
+def test_the_first_share_tells_the_speed_also_after_steps_without_records() -> None:
+    speeds = Speeds(follow=True)
+    speeds.computed(0, 0.0)
+    speeds.computed(100, 1.0)
+    assert speeds.own == 100
+    speeds.computed(300, 1.0)
+    assert speeds.own == 200
