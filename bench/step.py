@@ -306,7 +306,9 @@ def local_step() -> list[Row]:
     trainer = LocalTrainer(
         variable_step,
         made.optimizer,
-        rate=LearningRate(made.optimizer, made.learning_rate_of, lambda: 1.0),
+        rate=LearningRate(
+            made.optimizer, made.rate_schedule().learning_rate_of, lambda: 1.0
+        ),
         version=0,
         skip_nan=False,
         between_steps=lambda _version, _applied: None,

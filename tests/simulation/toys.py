@@ -209,6 +209,9 @@ class ToyDefinition:
     def optimizer_json(self) -> str:
         return self.optimizer.json()
 
+    def rate_schedule(self) -> ToyDefinition:
+        return self
+
     def learning_rate_of(self, version: int, epoch: int) -> None:
         return None
 

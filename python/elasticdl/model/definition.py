@@ -191,7 +191,7 @@ class ModelDefinition:
         if targets is not None and predictions is not None and mode != PREDICTION:
             check_class_weights(targets, self._spec.training.class_weight)
             if not self.trains_itself:
-                check_loss(self.code, self._loss, targets, predictions)
+                check_loss(self.code, self._loss, features, targets, predictions)
         if strategy is not None and spec.export.dir:
             check_exports(model, spec.export.formats, self.input_signature)
         return model
@@ -393,15 +393,15 @@ class ModelDefinition:
             self.callbacks, self.metrics(), base_learning_rate(self.optimizer)
         )
 
-    @cached_property
-    def _schedule(self) -> callback_rules.Schedule:
+    def rate_schedule(self) -> callback_rules.Schedule:
+        """Return the learning rates of scheduler callbacks.
+
+        Ask before the optimizer takes another one's state over: a schedule of Keras
+        builds on the rate that the user gave it.
+        """
         return callback_rules.Schedule(
             self.callbacks, base_learning_rate(self.optimizer), self.code
         )
-
-    def learning_rate_of(self, version: int, epoch: int) -> float | None:
-        """Return the learning rate of a scheduler callback; None without one."""
-        return self._schedule.learning_rate_of(version, epoch)
 
 
 def _as_fit(targets: Any) -> tuple[Any, ...]:

@@ -174,7 +174,7 @@ class GroupMaker:
             step.trace(around.batch.features, around.batch.labels)
         rate = LearningRate(
             optimizer,
-            definition.learning_rate_of,
+            definition.rate_schedule().learning_rate_of,
             lambda: life.heartbeat.latest.learning_rate_scale,
         )
         _check_rate(rate, spec.all_reduce.learning_rate)

@@ -106,7 +106,7 @@ class TrainerMaker:
                 step.kinds(batch.features, batch.labels)
         rate = LearningRate(
             optimizer,
-            definition.learning_rate_of,
+            definition.rate_schedule().learning_rate_of,
             lambda: life.heartbeat.latest.learning_rate_scale,
         )
         state = LocalState(
@@ -189,6 +189,7 @@ class TrainerMaker:
                 global_clipnorm=optimizer.global_clipnorm,
             ),
         )
+        schedule = definition.rate_schedule()
         return PsTrainer(
             step,
             transfer,
@@ -198,11 +199,11 @@ class TrainerMaker:
                 pipeline=spec.worker.pipeline and not sync,
                 pull_steps=pull_steps,
                 skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
-                learning_rate_of=definition.learning_rate_of,
+                learning_rate_of=schedule.learning_rate_of,
                 own_rate=own_rate(definition.optimizer, definition.code),
                 between_pulls=LearningRate(
                     optimizer,
-                    definition.learning_rate_of,
+                    schedule.learning_rate_of,
                     lambda: life.heartbeat.latest.learning_rate_scale,
                 )
                 if pull_steps > 1

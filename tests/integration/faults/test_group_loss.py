@@ -113,6 +113,37 @@ def test_no_record_is_repeated_when_the_leader_another_one_and_two_are_lost(job,
     assert_shared(one)
 
 
+BUILDS_ON_THE_RATE = """
+
+def callbacks():
+    def schedule(epoch, lr):
+        print(f"epoch {epoch} builds on {lr:.6f}", flush=True)
+        return lr * 0.5
+    return [keras.callbacks.LearningRateScheduler(schedule)]
+"""
+
+
+def test_a_schedule_that_builds_on_the_rate_goes_on_when_the_leader_is_lost(
+    job, unhurried
+):
+    model = unhurried(0.05)
+    model["files"]["net.py"] += BUILDS_ON_THE_RATE
+    one = group(job, "rates", model=model, training={**LONG, "epochs": 4})
+    leader = together(one, 3).group.members[0]
+    one.wait_until(lambda s: s.progress.epoch >= 2, "the second epoch")
+    status = lose(one, leader)
+    one.finish()
+    leaders = {leader, status.group.members[0]}
+    said = {
+        name: set(re.findall(r"epoch 0 builds on (.*)", log.read_text()))
+        for log in one.job_dir.logs_dir.glob("worker-*.log")
+        if (name := log.stem) in leaders
+    }
+    assert said.keys() == leaders
+    assert len(set.union(*said.values())) == 1, said
+    assert all(said.values()), said
+
+
 def test_when_all_are_lost_the_group_goes_back_to_its_checkpoint(job):
     one = group(job, "all-lost")
     status = one.wait_until(

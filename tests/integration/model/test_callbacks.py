@@ -55,23 +55,23 @@ def test_callbacks_are_described_with_keras_names(built):
 def test_no_callbacks_are_an_empty_list(built):
     definition = built(CLASSIC)
     assert definition.callbacks_json() == "[]"
-    assert definition.learning_rate_of(5, 1) is None
+    assert definition.rate_schedule().learning_rate_of(5, 1) is None
 
 
 def test_a_classic_schedule_goes_by_the_version(built):
     text = "LearningRateScheduler(lambda v: 0.1 if v < 10 else 0.01)"
     definition = built(with_callbacks(text))
-    assert definition.learning_rate_of(9, 0) == 0.1
-    assert definition.learning_rate_of(10, 0) == 0.01
+    assert definition.rate_schedule().learning_rate_of(9, 0) == 0.1
+    assert definition.rate_schedule().learning_rate_of(10, 0) == 0.01
 
 
 def test_a_keras_schedule_builds_on_the_epoch_before(built):
     text = "keras.callbacks.LearningRateScheduler(lambda epoch, lr: lr * 0.5)"
     definition = built(with_callbacks(text))
-    assert definition.learning_rate_of(0, 2) == pytest.approx(0.0125)
-    assert definition.learning_rate_of(0, 0) == pytest.approx(0.05)
+    assert definition.rate_schedule().learning_rate_of(0, 2) == pytest.approx(0.0125)
+    assert definition.rate_schedule().learning_rate_of(0, 0) == pytest.approx(0.05)
     text = "keras.callbacks.LearningRateScheduler(lambda epoch: 1.0 / (epoch + 1))"
-    assert built(with_callbacks(text)).learning_rate_of(7, 3) == 0.25
+    assert built(with_callbacks(text)).rate_schedule().learning_rate_of(7, 3) == 0.25
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_a_scheduler_of_ones_own_that_says_its_schedule_is_taken(built):
 def test_what_a_schedule_returns_and_raises_is_told(built):
     definition = built(with_callbacks("LearningRateScheduler(lambda version: 'high')"))
     with pytest.raises(UserCodeError, match="returned 'high', expected a number"):
-        definition.learning_rate_of(0, 0)
+        definition.rate_schedule().learning_rate_of(0, 0)
     definition = built(with_callbacks("LearningRateScheduler(lambda version: 1 / 0)"))
     with pytest.raises(
         UserCodeError, match=r"schedule raised ZeroDivisionError at .*net"
     ):
-        definition.learning_rate_of(0, 0)
+        definition.rate_schedule().learning_rate_of(0, 0)
 
 
 def test_callbacks_that_are_no_list_are_refused(built):

@@ -207,7 +207,7 @@ def test_a_module_of_the_old_zoo_runs_unmodified(built, feeder):
     losses = [step(definition, b) for _ in range(15) for b in feed.batches(records)]
     assert np.mean(losses[-3:]) < np.mean(losses[:3])
     assert feed.plan_name == "block"
-    assert definition.learning_rate_of(99, 0) == pytest.approx(0.0006)
+    assert definition.rate_schedule().learning_rate_of(99, 0) == pytest.approx(0.0006)
     metrics = definition.metrics()
     assert metrics.names() == ["loss", "logits/accuracy", "logits/auc"]
     for batch in feeder(definition, mode="evaluation").batches(records):

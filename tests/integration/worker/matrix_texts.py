@@ -142,7 +142,7 @@ class Squared(keras.Model):
                      training=True):
         factor = 2.0 if training else 1.0
         loss = super().compute_loss(x, y, y_pred, sample_weight)
-        return factor * loss + 0.01 * keras.ops.mean(y_pred ** 2)
+        return factor * loss + 0.01 * keras.ops.mean(y_pred ** 2 * abs(x[:, :1]))
 
 """
 TWO_OUTPUTS = {

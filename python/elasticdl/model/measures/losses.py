@@ -33,13 +33,16 @@ class Loss:
     function: Callable[..., Any] | None
     model: keras.Model
 
-    def plain(self, targets: Any, predictions: Any) -> tf.Tensor:
-        """Return the loss alone, float32. Raises UserCodeError if it is no scalar."""
+    def plain(self, targets: Any, predictions: Any, features: Any = None) -> tf.Tensor:
+        """Return the loss alone, float32. Raises UserCodeError if it is no scalar.
+
+        `features` are for a compute_loss of the model's own.
+        """
         labels, weights = parted(targets)
         if self.function is None:
             compiled = getattr(self.model, "_compile_loss", None)
             if compiled is None or overrides(self.model, "compute_loss"):
-                return self._of_model(None, targets, predictions, training=False)
+                return self._of_model(features, targets, predictions, training=False)
             value = compiled(labels, full_precision(predictions), weights)
             return checked_value(value, "loss")
         arguments = [labels, full_precision(predictions)]
@@ -124,14 +127,18 @@ def takes_weights(function: Callable[..., Any]) -> bool:
     )
 
 
-def check_loss(code: ModelCode, loss: Loss, targets: Any, predictions: Any) -> None:
+def check_loss(
+    code: ModelCode, loss: Loss, features: Any, targets: Any, predictions: Any
+) -> None:
     """Trace the loss on the given shapes. Raises UserCodeError if it is unfit.
 
     Traced, not run: made-up labels may be no legal ones.
     """
     traced = GraphFunction(loss.plain)
     with code.running("loss(labels, predictions)"):
-        traced.get_concrete_function(relaxed(targets), relaxed(predictions))
+        traced.get_concrete_function(
+            relaxed(targets), relaxed(predictions), relaxed(features)
+        )
 
 
 def checked_value(value: Any, name: str) -> tf.Tensor:

@@ -67,7 +67,9 @@ class MovedState:
             if _is_flag(before):
                 item.variable.assign(np.logical_xor(before, part > 0))
             elif _is_count(before):
-                item.variable.assign(before + np.rint(part).astype(before.dtype))
+                steps = np.rint(part).astype(np.int64).astype(before.dtype)
+                with np.errstate(over="ignore"):  # a single number warns
+                    item.variable.assign(before + steps)
             else:
                 moved = _wide(before) + part
                 item.variable.assign(np.where(np.isfinite(before), moved, part))
@@ -93,8 +95,13 @@ def _offset(value: NDArray[Any], before: NDArray[Any]) -> Floats:
     """
     if _is_flag(before):
         found = value != before
+    elif _is_count(before):
+        # As integers: floats of 64 bits lose those from 2^53 on. Unsigned numbers go
+        # below zero here as well, and what overflows begins again, as in Keras.
+        found = np.ravel(value) - np.ravel(before)
+        found = found.view(f"i{before.dtype.itemsize}")
     else:
-        # Unsigned numbers go below zero here as well; infinity has moved by no number.
+        # Infinity has moved by no number.
         value = _wide(value)
         with np.errstate(invalid="ignore"):
             found = np.where(np.isfinite(before), value - _wide(before), value)
@@ -102,6 +109,6 @@ def _offset(value: NDArray[Any], before: NDArray[Any]) -> Floats:
 
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:
-    """Return values in which sums and differences lose nothing of theirs."""
-    short = not _is_count(array) and array.dtype.itemsize <= _FLOAT32_BYTES
+    """Return floats in which sums and differences lose nothing of theirs."""
+    short = array.dtype.itemsize <= _FLOAT32_BYTES
     return array.astype(np.float32 if short else np.float64)

@@ -13,9 +13,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
 
-from elasticdl.errors import ElasticDLError, is_storage_away
+from elasticdl.errors import DataError, ElasticDLError, is_storage_away
 from elasticdl.job.tasks import SkippedRecord, Task, TaskType
-from elasticdl.model.feeding import Feeder
+from elasticdl.model.feeding import Feeder, FeedError
 from elasticdl.worker.group.plan import GroupTask
 from elasticdl.worker.group.step import ShareBatches
 from elasticdl.worker.tasks.records import LoadedTask
@@ -86,11 +86,28 @@ class Shares:
         if start >= end:
             return ShareBatches((), 0)
         loaded = self._patiently(task, start, end)
-        batches = tuple(self._feeder.batches(loaded.records))
+        try:
+            batches = tuple(self._feeder.batches(loaded.records))
+        except FeedError as error:
+            raise self._named(error, task, start, loaded) from error
         return ShareBatches(
             batches,
             len(loaded.records) + len(loaded.bad) - loaded.unplanned,
             len(loaded.bad) + len(self._feeder.bad),
+        )
+
+    def _named(
+        self, error: FeedError, task: GroupTask, start: int, loaded: LoadedTask
+    ) -> DataError:
+        """Return what is told of a record: its number in its file, not in the share."""
+        at = error.bad.index
+        if self._whole and self._task is not None:
+            at, loaded = at + start - task.start, self._task[1]
+        number = loaded.bad_record(at, error.bad.reason).record
+        which = f"record {number}" if number >= 0 else "a record"
+        return DataError(
+            f"{task.source}[{task.start}:{task.end}]: feed cannot parse {which}: "
+            f"{error.bad.reason}; mend the record, or set data.onBadRecord: skip"
         )
 
     def ask_bad(

@@ -1,0 +1,58 @@
+"""State of layers that portions of a step move, put together as Keras moves it."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from elasticdl.model.variables import NamedVariable
+from elasticdl.worker.group.moved import MovedState
+
+ROWS = (5, 7)  # of the portions of each step
+
+
+@pytest.mark.parametrize(
+    ("dtype", "begin", "sums", "expected"),
+    [
+        ("int64", 2**53 + 1, False, 2**53 + 11),
+        ("int64", 2**60, True, 2**60 + 120),
+        ("int64", 1_764_000_000_000_000_001, False, 1_764_000_000_000_000_011),
+        ("uint64", 2**63 + 5, False, 2**63 + 15),
+        ("uint64", 2**63 + 5, True, 2**63 + 125),
+        ("uint8", 250, False, 4),
+        ("uint8", 253, True, (253 + 120) % 256),
+        ("uint32", 2**32 - 10, True, 110),
+        ("int32", 2**31 - 3, False, -(2**31) + 7),
+    ],
+)
+def test_integers_of_layers_lose_nothing_in_a_group(dtype, begin, sums, expected):
+    """Large ones too; and what overflows begins again without a warning."""
+    variable = keras.Variable(np.array(begin, dtype), dtype=dtype, trainable=False)
+    moved = MovedState([NamedVariable("count", variable)])
+    moved.adds([sums])
+    moved.begin()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        for _ in range(10):
+            total = np.zeros(moved.size, np.float32)
+            for rows in ROWS:
+                moved.rewind()
+                by = np.array([rows if sums else 1], dtype)
+                variable.assign((variable.numpy().reshape(1) + by).reshape(()))
+                moved.add(total, rows)
+            moved.apply(total, sum(ROWS))
+            moved.begin()
+    assert int(variable.numpy()) == expected
+
+
+def test_integers_of_layers_count_down_too():
+    variable = keras.Variable(np.array([3, 4], "uint16"), dtype="uint16")
+    moved = MovedState([NamedVariable("left", variable)])
+    moved.begin()
+    total = np.zeros(moved.size, np.float32)
+    for rows in ROWS:
+        moved.rewind()
+        variable.assign(variable.numpy() - np.array([2, 0], "uint16"))
+        moved.add(total, rows)
+    moved.apply(total, sum(ROWS))
+    np.testing.assert_array_equal(variable.numpy(), [1, 4])
