@@ -1,10 +1,13 @@
 """What users get wrong: one clear message, a non-zero exit, no process left."""
 
+import re
 import shutil
 import socket
 from collections import Counter
 
 import pytest
+import tensorflow as tf
+from elasticdl.data.reader import open_reader
 from elasticdl.errors import ExitCode
 
 
@@ -192,17 +195,43 @@ def test_corrupt_record_fails_naming_file_and_record_or_is_skipped(job):
     assert "data/corrupt" in report.bad_records[0]["source"]
 
 
+MOST_INK = 410.5
+
+
+def with_a_feed_that_takes_little_ink(net):
+    return net.replace(
+        "        image = features",
+        "        ink = tf.reduce_sum(features['image'])\n"
+        f"        tf.debugging.assert_less(ink, {MOST_INK})\n"
+        "        image = features",
+    )
+
+
+def test_a_group_names_the_record_that_the_feed_cannot_parse(job, net, digits):
+    one = job(
+        "unparsed-group",
+        **model(with_a_feed_that_takes_little_ink(net)),
+        strategy="allReduce",
+        worker={"replicas": 2},
+        training={"epochs": 1},
+    )
+    ends_with(one, ExitCode.DATA, "feed cannot parse record", "onBadRecord")
+    found = re.search(r"(\S+)\[\d+:\d+\]: feed cannot parse record (\d+)", one.output)
+    source, number = found[1], int(found[2])
+    reader = open_reader("data/digits/train", data_root=digits)
+    (record,) = reader.read(source, number, number + 1, skip_bad=False).values
+    image = tf.io.parse_single_example(
+        record, {"image": tf.io.FixedLenFeature([64], tf.float32)}
+    )["image"]
+    assert float(tf.reduce_sum(image)) >= MOST_INK
+
+
 @pytest.mark.usefixtures("corrupt")
 def test_a_group_leaves_bad_records_out_and_names_each_of_them(job, net):
     """One cannot be read; of others the feed makes nothing, whoever has them."""
-    unparsed = net.replace(
-        "        image = features",
-        "        tf.debugging.assert_less(tf.reduce_sum(features['image']), 410.5)\n"
-        "        image = features",
-    )
     group = job(
         "corrupt-group",
-        **model(unparsed),
+        **model(with_a_feed_that_takes_little_ink(net)),
         strategy="allReduce",
         worker={"replicas": 2},
         data={"training": "data/corrupt", "onBadRecord": "skip"},

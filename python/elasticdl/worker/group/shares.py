@@ -89,14 +89,14 @@ class Shares:
         try:
             batches = tuple(self._feeder.batches(loaded.records))
         except FeedError as error:
-            raise self._named(error, task, start, loaded) from error
+            raise self._unparsed(error, task, start, loaded) from error
         return ShareBatches(
             batches,
             len(loaded.records) + len(loaded.bad) - loaded.unplanned,
             len(loaded.bad) + len(self._feeder.bad),
         )
 
-    def _named(
+    def _unparsed(
         self, error: FeedError, task: GroupTask, start: int, loaded: LoadedTask
     ) -> DataError:
         """Return what is told of a record: its number in its file, not in the share."""
