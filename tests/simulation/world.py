@@ -36,6 +36,7 @@ from elasticdl.ps import main as ps_main
 from elasticdl.ps.optimizers import kernels
 from elasticdl.ps.parameters import Parameters
 from elasticdl.ps.server import ParameterServer
+from elasticdl.ps.starting import Begun
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.watch import CallWatch
@@ -363,16 +364,16 @@ def _watched(apply: Any) -> Any:
 
 def _noticed(load: Any) -> Any:
     def noticed(
-        self: ParameterServer, parameters: Parameters, *args: Any, **options: Any
+        self: ParameterServer, begun: Begun, *args: Any, **options: Any
     ) -> None:
-        load(self, parameters, *args, **options)
+        load(self, begun, *args, **options)
         if World.current is not None:
             # Of this job: what initFrom names are initial values.
             own = str(World.current.job_dir.root)
             loaded = bool(options.get("restored")) and str(
                 self._restore_dir
             ).startswith(own)
-            World.current.installed(parameters, self._target, loaded=loaded)
+            World.current.installed(begun.parameters, self._target, loaded=loaded)
 
     return noticed
 
