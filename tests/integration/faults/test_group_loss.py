@@ -177,6 +177,9 @@ def test_a_stop_in_which_a_member_is_lost_saves_what_the_others_have(job, rank):
     saved = reshard.load_all(Path(report.checkpoint)).version
     # No step is made after the copy: it would be lost.
     assert saved == report.version >= status.progress.version
+    # Whoever launches it with what cannot change is told the same version.
+    changed = group(job, "stopped", training={**LONG, "globalBatchSize": 96})
+    assert changed.finish(expected=ExitCode.STORAGE).version == saved
 
 
 def test_steps_go_on_without_a_master_and_a_loss_meanwhile_waits_for_it(job):

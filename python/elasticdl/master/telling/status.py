@@ -132,13 +132,13 @@ def progress(job: Job, *, now: float) -> Progress:
     queue, plan = ledger.queue, ledger.plan
     if queue is None or plan is None:
         if job.spec.type is not JobType.EVALUATE:
-            return Progress(version=job.version)
+            return Progress(version=_version(job))
         done, total = job.parts.rounds.records()
         return Progress(
             epochs=1,
             records_per_epoch=total,
             records_done=done,
-            version=job.version,
+            version=_version(job),
             records_per_second=round(job.speed.per_second(done, now=now), 1),
             eta_seconds=_seconds(total - done, job.pace),
         )
@@ -155,11 +155,20 @@ def progress(job: Job, *, now: float) -> Progress:
         tasks_waiting=len(queue.waiting),
         replayed_records=ledger.replayed_records,
         steps=queue.steps,
-        version=job.version,
+        version=_version(job),
         records_per_second=round(speed, 1),
         eta_seconds=_seconds(left, job.pace),
         epoch_eta_seconds=_seconds(epoch_left, job.pace),
     )
+
+
+def _version(job: Job) -> int:
+    """Return the newest version that is known, at least that of the newest checkpoint.
+
+    A master that has just begun was told of no other one yet.
+    """
+    newest = job.parts.checkpoints.newest
+    return max(job.version, newest.manifest.version if newest else 0)
 
 
 def _left(queue: TaskQueue) -> tuple[int, int | None]:
@@ -233,7 +242,7 @@ def report(job: Job, *, now: float) -> JobReport:
         seconds=round(spent, 3),
         epochs=queue.epoch if queue and plan else 0,
         steps=queue.steps if queue else 0,
-        version=job.version,
+        version=_version(job),
         records=records,
         records_per_second=round(records / spent, 1) if spent > 0 else 0.0,
         replayed_records=parts.ledger.replayed_records,
