@@ -17,6 +17,8 @@ from elasticdl.model.variables import NamedVariable
 
 Floats = NDArray[np.float32]
 _FLOAT32_BYTES = 4
+# A distance of integers that float32 has exactly; and none that wraps around is longer.
+_FAR = 1 << 20
 
 
 class MovedState:
@@ -27,7 +29,9 @@ class MovedState:
         self._items = variables
         self._sums = [False] * len(variables)
         self.before: list[NDArray[Any]] = []
-        self.size = sum(int(np.prod(item.shape, dtype=np.int64)) for item in variables)
+        # Distances, and the values themselves.
+        each = (int(np.prod(item.shape, dtype=np.int64)) for item in variables)
+        self.size = 2 * sum(each)
 
     @property
     def variables(self) -> list[Any]:
@@ -52,27 +56,38 @@ class MovedState:
         at = 0
         for item, before, sums in self._each():
             value = item.numpy()
-            part = _offset(value, before)
-            times = 1 if sums or _is_flag(before) else rows
-            total[at : at + value.size] += np.float32(times) * part
-            at += value.size
+            times = np.float32(1 if sums or _is_flag(before) else rows)
+            with np.errstate(over="ignore"):
+                for part in (_offset(value, before), np.ravel(value)):
+                    total[at : at + value.size] += times * part.astype(np.float32)
+                    at += value.size
 
     def apply(self, total: Floats, rows: float) -> None:
-        """Set the values from what all members added up."""
+        """Set the values from what all members added up.
+
+        Of a value that moved farther than from where it is to zero, as a smallest one
+        that began with a very large number, the mean of values is exact, and that of
+        distances is not.
+        """
         at = 0
         for item, before, sums in self._each():
-            part = total[at : at + before.size] / np.float32(1 if sums else rows)
-            at += before.size
-            part = part.reshape(before.shape)
+            found = total[at : at + 2 * before.size].reshape(2, *before.shape)
+            at += 2 * before.size
+            moved, values = found / np.float32(1 if sums else rows)
+            far = np.abs(values) < np.abs(moved)
             if _is_flag(before):
-                item.variable.assign(np.logical_xor(before, part > 0))
+                item.variable.assign(np.logical_xor(before, moved > 0))
             elif _is_count(before):
-                steps = np.rint(part).astype(np.int64).astype(before.dtype)
+                far &= (np.abs(moved) > _FAR) & (not sums)
+                steps = _whole(np.where(far, 0, moved)).astype(before.dtype)
+                there = _whole(np.where(far, values, 0)).astype(before.dtype)
                 with np.errstate(over="ignore"):  # a single number warns
-                    item.variable.assign(before + steps)
+                    item.variable.assign(np.where(far, there, before + steps))
             else:
-                moved = _wide(before) + part
-                item.variable.assign(np.where(np.isfinite(before), moved, part))
+                far &= not sums
+                far |= ~np.isfinite(before)
+                reached = np.where(far, values, _wide(before) + moved)
+                item.variable.assign(reached.astype(before.dtype))
 
     def _each(self) -> zip[tuple[NamedVariable, NDArray[Any], bool]]:
         return zip(self._items, self.before, self._sums, strict=True)
@@ -86,12 +101,11 @@ def _is_count(array: NDArray[Any]) -> bool:
     return array.dtype.kind in "iu"
 
 
-def _offset(value: NDArray[Any], before: NDArray[Any]) -> Floats:
+def _offset(value: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
     """Return what is exchanged: how far a value moved, of flags whether they changed.
 
     So what stays as it is does so to the last bit, however large it is. A value that is
-    no number yet, as of a smallest one that begins with infinity, has no distance: the
-    new value itself.
+    no number yet, as of a smallest one that begins with infinity, has no distance.
     """
     if _is_flag(before):
         found = value != before
@@ -101,11 +115,15 @@ def _offset(value: NDArray[Any], before: NDArray[Any]) -> Floats:
         found = np.ravel(value) - np.ravel(before)
         found = found.view(f"i{before.dtype.itemsize}")
     else:
-        # Infinity has moved by no number.
-        value = _wide(value)
-        with np.errstate(invalid="ignore"):
-            found = np.where(np.isfinite(before), value - _wide(before), value)
-    return np.ravel(found).astype(np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = _wide(value) - _wide(before)
+        found = np.where(np.isfinite(before), found, 0.0)
+    return np.ravel(found)
+
+
+def _whole(array: NDArray[Any]) -> NDArray[np.int64]:
+    with np.errstate(invalid="ignore"):  # beyond 64 bits
+        return np.rint(array).astype(np.int64)
 
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:

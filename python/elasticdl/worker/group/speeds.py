@@ -59,16 +59,18 @@ class Speeds:
     ) -> tuple[float, ...]:
         """Return by rank what members take; () is the same for all.
 
-        So it is until the speed of all of them is known.
+        So it is until a speed is known. Whose is not, as after few whole batches of
+        which it got none, passes for the fastest one: so it is tried.
         """
         if not self._follow or len(members) < 2:
             return ()
         said = {m: HeaderWord.decoded(word).speed for m, word in words.items()}
         said[me] = self._own
-        speeds = [said.get(member, 0.0) for member in members]
-        if min(speeds) <= 0:
+        fastest = max(said.values())
+        if fastest <= 0:
             return ()
-        fresh = tuple(max(_LEAST, round(s / max(speeds), 2)) for s in speeds)
+        speeds = [said.get(member) or fastest for member in members]
+        fresh = tuple(max(_LEAST, round(s / fastest, 2)) for s in speeds)
         before, last = self._last
         near = before == tuple(members) and all(
             abs(new - old) <= _CHANGE * old

@@ -91,7 +91,9 @@ class Stepping:
             self._parts.step.compute(own.batches, ready, of=own.plan.records)
         except Exception as error:  # noqa: BLE001 - border: the user's model
             self._fail(own.task, error)
-        self._parts.speeds.computed(own.batches.records, clock() - began)
+        if self._rows or not own.batches.records:
+            self._parts.speeds.computed(own.batches.records, clock() - began)
+        # Else the feed made nothing of them, which takes no time: that is no speed.
 
     def alone(self, own: OwnShare, members: tuple[int, ...]) -> None:
         """Make a step without others. Raises UserCodeError once that is told."""

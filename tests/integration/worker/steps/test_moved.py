@@ -56,3 +56,31 @@ def test_integers_of_layers_count_down_too():
         moved.add(total, rows)
     moved.apply(total, sum(ROWS))
     np.testing.assert_array_equal(variable.numpy(), [1, 4])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "begin"),
+    [
+        ("int32", 2**31 - 1),
+        ("int64", 2**63 - 1),
+        ("int32", 10**9),
+        ("float32", 1e9),
+        ("float32", float(np.finfo(np.float32).max)),
+        ("float32", float("inf")),
+        ("float64", 1e300),
+    ],
+)
+def test_a_smallest_value_that_begins_very_large_is_the_mean_of_what_was_seen(
+    dtype, begin
+):
+    """Two portions saw 5 and 8; distances of that size have no such digits."""
+    variable = keras.Variable(np.array(begin, dtype), dtype=dtype, trainable=False)
+    moved = MovedState([NamedVariable("least", variable)])
+    moved.begin()
+    total = np.zeros(moved.size, np.float32)
+    for seen, rows in ((5, 4), (8, 8)):
+        moved.rewind()
+        variable.assign(np.array(seen, dtype))
+        moved.add(total, rows)
+    moved.apply(total, 12)
+    assert float(variable.numpy()) == 7

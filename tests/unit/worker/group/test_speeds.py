@@ -46,17 +46,22 @@ def test_a_very_slow_one_takes_some_so_that_it_is_seen_when_it_is_fast_again() -
     assert weights(1000, 1000, 1) == (1.0, 1.0, 0.05)
 
 
-def test_all_take_the_same_until_every_speed_is_known() -> None:
+def test_all_take_the_same_until_a_speed_is_known_and_others_pass_for_fast() -> None:
     one = member(100)
-    assert one.weights(3, MEMBERS, {5: word(member(50))}) == ()
+    assert one.weights(3, MEMBERS, {5: word(member(50))}) == (1.0, 0.5, 1.0)
     fresh = Speeds(follow=True)  # it has made no step yet
-    assert one.weights(3, MEMBERS, {5: word(fresh), 8: word(member(50))}) == ()
+    assert one.weights(3, MEMBERS, {5: word(fresh), 8: word(member(50))}) == (
+        1.0,
+        1.0,
+        0.5,
+    )
+    assert fresh.weights(3, MEMBERS, {}) == ()
     assert one.weights(3, (3,), {}) == ()
 
 
 @pytest.mark.parametrize("word", [b"", b"1234567", b"\xff" * 8, b"\x7f\xf0" + bytes(6)])
 def test_a_word_that_is_no_speed_is_none(word: bytes) -> None:
-    assert member(100).weights(3, (3, 5), {5: word}) == ()
+    assert member(100).weights(3, (3, 5), {5: word}) == (1.0, 1.0)
 
 
 def test_weights_stay_while_speeds_change_a_little() -> None:
@@ -137,3 +142,14 @@ def test_the_first_share_tells_the_speed_also_after_steps_without_records() -> N
     assert speeds.own == 100
     speeds.computed(300, 1.0)
     assert speeds.own == 200
+
+
+def test_one_that_got_no_batch_in_even_shares_is_tried() -> None:
+    """Four whole batches for five members; the last one's speed is not known."""
+    leader = member(100)
+    words = {n: word(member(1000)) for n in (5, 6, 7)}
+    words[8] = word(Speeds(follow=True))
+    weights = leader.weights(3, (3, 5, 6, 7, 8), words)
+    assert weights == (0.1, 1.0, 1.0, 1.0, 1.0)
+    plan = StepPlan(1, 0, 256, weights=weights, unit=64)
+    assert dict(shares(plan, (3, 5, 6, 7, 8)))[8] == 64
