@@ -121,9 +121,10 @@ def _offset(value: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
     return np.ravel(found)
 
 
-def _whole(array: NDArray[Any]) -> NDArray[np.int64]:
+def _whole(array: Floats) -> NDArray[np.int64]:
+    rounded: Floats = np.rint(array)
     with np.errstate(invalid="ignore"):  # beyond 64 bits
-        return np.rint(array).astype(np.int64)
+        return rounded.astype(np.int64)
 
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:
