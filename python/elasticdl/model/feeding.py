@@ -62,11 +62,12 @@ class BadInput:
 class FeedError(DataError):
     """The feed cannot parse a record; `index` is its index in the given list."""
 
-    def __init__(self, bad: BadInput) -> None:
-        """Take the record's index; the caller knows its file and number."""
+    def __init__(self, bad: BadInput, which: str = "") -> None:
+        """Take the record's index; whoever knows its file and number says `which`."""
+        which = which or f"record {bad.index} of the task"
         super().__init__(
-            f"feed cannot parse record {bad.index} of the task: {bad.reason}; mend the "
-            "record, or set data.onBadRecord: skip"
+            f"feed cannot parse {which}: {bad.reason}; mend the record, or set "
+            "data.onBadRecord: skip"
         )
         self.bad = bad
 

@@ -216,8 +216,8 @@ def test_a_group_names_the_record_that_the_feed_cannot_parse(job, net, digits):
         training={"epochs": 1},
     )
     ends_with(one, ExitCode.DATA, "feed cannot parse record", "onBadRecord")
-    found = re.search(r"(\S+)\[\d+:\d+\]: feed cannot parse record (\d+)", one.output)
-    source, number = found[1], int(found[2])
+    found = re.search(r"feed cannot parse record (\d+) of (\S+)\[\d", one.output)
+    number, source = int(found[1]), found[2]
     reader = open_reader("data/digits/train", data_root=digits)
     (record,) = reader.read(source, number, number + 1, skip_bad=False).values
     image = tf.io.parse_single_example(

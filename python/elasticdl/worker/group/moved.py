@@ -17,7 +17,8 @@ from elasticdl.model.variables import NamedVariable
 
 Floats = NDArray[np.float32]
 _FLOAT32_BYTES = 4
-# A distance of integers that float32 has exactly; and none that wraps around is longer.
+# Shorter distances of integers are exact in float32. Numbers of 8 and 16 bits move no
+# farther, also where they wrap around, so that some portions' values are near zero.
 _FAR = 1 << 20
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
 
-from elasticdl.errors import DataError, ElasticDLError, is_storage_away
+from elasticdl.errors import ElasticDLError, is_storage_away
 from elasticdl.job.tasks import SkippedRecord, Task, TaskType
 from elasticdl.model.feeding import Feeder, FeedError
 from elasticdl.worker.group.plan import GroupTask
@@ -98,16 +98,15 @@ class Shares:
 
     def _unparsed(
         self, error: FeedError, task: GroupTask, start: int, loaded: LoadedTask
-    ) -> DataError:
+    ) -> FeedError:
         """Return what is told of a record: its number in its file, not in the share."""
         at = error.bad.index
         if self._whole and self._task is not None:
             at, loaded = at + start - task.start, self._task[1]
         number = loaded.bad_record(at, error.bad.reason).record
         which = f"record {number}" if number >= 0 else "a record"
-        return DataError(
-            f"{task.source}[{task.start}:{task.end}]: feed cannot parse {which}: "
-            f"{error.bad.reason}; mend the record, or set data.onBadRecord: skip"
+        return FeedError(
+            error.bad, f"{which} of {task.source}[{task.start}:{task.end}]"
         )
 
     def ask_bad(

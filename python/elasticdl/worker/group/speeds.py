@@ -66,11 +66,11 @@ class Speeds:
             return ()
         said = {m: HeaderWord.decoded(word).speed for m, word in words.items()}
         said[me] = self._own
-        fastest = max(said.values())
+        speeds = [said.get(member, 0.0) for member in members]
+        fastest = max(speeds)
         if fastest <= 0:
             return ()
-        speeds = [said.get(member) or fastest for member in members]
-        fresh = tuple(max(_LEAST, round(s / fastest, 2)) for s in speeds)
+        fresh = tuple(max(_LEAST, round((s or fastest) / fastest, 2)) for s in speeds)
         before, last = self._last
         near = before == tuple(members) and all(
             abs(new - old) <= _CHANGE * old
