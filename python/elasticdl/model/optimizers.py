@@ -55,6 +55,8 @@ def choose_optimizer(
             f"{names.optimizer}() returned {type(optimizer).__name__}, "
             "expected an optimizer of keras.optimizers"
         )
+    with code.running("the optimizer's learning_rate"):
+        base_learning_rate(optimizer)
     return optimizer
 
 
@@ -144,13 +146,22 @@ def base_learning_rate(optimizer: Any) -> float | None:
     """Return the optimizer's learning rate; None if it has none that can be set.
 
     So it is with a schedule, a function, and the optimizers in a MultiOptimizer.
+
+    Raises UserCodeError where an optimizer of one's own says what is no number.
     """
     optimizer = inner_optimizer(optimizer)
     if hasattr(optimizer, "optimizers"):
         return None
     if callable(getattr(optimizer, "_learning_rate", None)):
         return None
-    return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+    rate = optimizer.learning_rate
+    try:
+        return float(keras.ops.convert_to_numpy(rate))
+    except (TypeError, ValueError) as error:
+        raise UserCodeError(
+            f"the learning_rate of the optimizer {type(optimizer).__name__} is "
+            f"{rate!r}; expected a number, a schedule, or a function without arguments"
+        ) from error
 
 
 def own_rate(

@@ -330,6 +330,25 @@ def test_keras_own_optimizers_are_not_taken_for_changed_ones(define, kind):
     define(CLASSIC.replace("keras.optimizers.SGD(lr)", made)).build_model()
 
 
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        ("None", r"learning_rate of the optimizer Own is None; expected a number"),
+        ("self.rat", r"the optimizer's learning_rate raised AttributeError at .*:\d+"),
+    ],
+)
+def test_a_learning_rate_that_cannot_be_read_is_the_models_mistake(
+    define, says, message
+):
+    own = (
+        "\nclass Own(keras.optimizers.SGD):\n"
+        f"    learning_rate = property(lambda self: {says}, lambda self, rate: None)\n"
+    )
+    text = CLASSIC.replace("keras.optimizers.SGD(lr)", "Own(lr)") + own
+    with pytest.raises(UserCodeError, match=message):
+        define(text).build_model()
+
+
 def test_a_model_without_weights_is_refused(define):
     text = CLASSIC.replace("keras.layers.Dense(3)(hidden)", "inputs").replace(
         'keras.layers.Dense(units, activation="relu")(inputs)', "inputs"

@@ -5,6 +5,7 @@ What a member adds up is what the wire carries; here it is added in this process
 
 import threading
 import time
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import keras
@@ -22,6 +23,7 @@ from elasticdl.model.state import non_trainable
 from elasticdl.model.variables import assign, view
 from elasticdl.worker.group.plan import GroupTask, Outcome, StepPlan, Work, share
 from elasticdl.worker.group.position import Position
+from elasticdl.worker.group.speeds import Speeds
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep, ShareBatches
 from elasticdl.worker.group.stepping import Stepping
@@ -84,9 +86,12 @@ class Member:
         begin, end = [0, *self.step.ends][bucket : bucket + 2]
         self.handed.append((bucket, vector[begin:end].copy()))
 
-    def alone(self, features, labels):
+    def share(self, features, labels):
         batch = Batch(tf.constant(features), tf.constant(labels), len(labels))
-        return self.step.alone(ShareBatches([batch], len(labels)))
+        return ShareBatches([batch], len(labels))
+
+    def alone(self, features, labels):
+        return self.step.alone(self.share(features, labels))
 
 
 def together(members, features, labels, *, portion=1000):
@@ -111,8 +116,7 @@ class Vector:
 
     def step(self, features, labels):
         records = len(labels)
-        batch = Batch(tf.constant(features), tf.constant(labels), records)
-        share = ShareBatches([batch], records)
+        share = self.member.share(features, labels)
         self.whole[:] = self.member.step.compute(share, lambda *_: None, of=records)
         self.member.step.apply(self.whole, of=records)
 
@@ -501,20 +505,41 @@ def test_heartbeats_do_not_wait_for_a_state_that_is_handed_out(members):
     assert answers == [True]
 
 
+def stepping_of(step, one, batches, *, records):
+    """Return what makes steps of these batches, its place, and its parts."""
+    clock = time.monotonic
+    shows = Shows(
+        WorkerProgress(clock),
+        GoodputLedger(clock),
+        WorkerMetrics(),
+        log_loss_steps=100,
+    )
+    rate = LearningRate(one.module.optimizer, lambda *_: None, lambda: 1.0)
+    made = Future()
+    made.set_result(batches)
+    parts = SimpleNamespace(
+        step=step,
+        rate=rate,
+        shows=shows,
+        skip_nan=False,
+        speeds=Speeds(follow=True),
+        shares=SimpleNamespace(ask=lambda *_: made),
+    )
+    place = Position(parts)
+    place.work.add([GroupTask(1, 1, 0, "file", 0, records, 0)])
+    link = SimpleNamespace(leads=True, step_records=batches.records)
+    return Stepping(parts, place, link), place, parts
+
+
 def test_applying_what_others_were_waited_for_is_the_members_own_work(
     members, batches_of
 ):
     (one,) = members(1)
     (features, labels), *_ = batches_of(1)
-    progress = WorkerProgress(time.monotonic)
-    ledger = GoodputLedger(time.monotonic)
-    shows = Shows(progress, ledger, WorkerMetrics(), log_loss_steps=100)
-    rate = LearningRate(one.module.optimizer, lambda *_: None, lambda: 1.0)
-    parts = SimpleNamespace(step=one.step, rate=rate, shows=shows, skip_nan=False)
-    place = Position(parts)
-    place.work.add([GroupTask(1, 1, 0, "file", 0, len(labels), 0)])
+    batches = one.share(features, labels)
+    stepping, place, parts = stepping_of(one.step, one, batches, records=len(labels))
+    progress, ledger = parts.shows.progress, parts.shows.goodput
     plan = place.work.plan(len(labels))
-    stepping = Stepping(parts, place, SimpleNamespace(leads=True))
     summed = one.part(features, labels, 0, len(labels), portion=1000)
     progress.enter(WorkerPhase.WAIT)
     ledger.switch(GoodputCause.WAIT_PEERS)
@@ -522,6 +547,33 @@ def test_applying_what_others_were_waited_for_is_the_members_own_work(
     assert (ledger.current, progress.phase) == (GoodputCause.TRAIN, WorkerPhase.TRAIN)
     assert ledger.seconds()[GoodputCause.TRAIN] > 0
     assert progress.steps == place.work.version == 1
+
+
+def test_a_members_speed_is_that_of_its_share_and_of_its_update(members, batches_of):
+    """A slow member's update is slow too; a smaller share makes up for it."""
+    (one,) = members(1)
+    (features, labels), *_ = batches_of(1)
+    records, update = len(labels), 0.3
+
+    class Slow:
+        compute = one.step.compute
+
+        def apply(self, summed, *, of):
+            time.sleep(update)
+            return one.step.apply(summed, of=of)
+
+    batches = one.share(features, labels)
+    stepping, place, parts = stepping_of(Slow(), one, batches, records=4 * records)
+    for _ in range(3):
+        plan = place.work.plan(records)
+        own = stepping.share(plan, 0, 2)
+        stepping.compute(own, lambda *_: None)
+        summed = one.step.compute(batches, lambda *_: None, of=records)
+        stepping.apply(plan, summed.copy(), ())
+    # Its first update traces, and passes for none.
+    parts.speeds = Speeds(follow=True)
+    stepping.compute(own, lambda *_: None)
+    assert 0 < parts.speeds.own < records / update
 
 
 def test_a_large_variable_is_set_to_values_wherever_these_are_in_memory():

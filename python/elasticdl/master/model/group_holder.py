@@ -260,7 +260,7 @@ class GroupHolder(ModelHolder):
         if len(standings) < max(1, least):
             return
         if self._formed is not None and self._nobody_has_it(standings):
-            self.go_back(_NOBODY_HAS_IT, now=now)
+            self.go_back(self._why_all_are_gone(_NOBODY_HAS_IT), now=now)
         formed = decide(
             self._formed,
             standings,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -318,6 +319,15 @@ class ModelHolder(abc.ABC):
             tell()
         self._signals.bump()
         self._signals.work()
+
+    def _why_all_are_gone(self, lost: str) -> str:
+        """Return why nobody has the model's state; `lost`: if it was lost."""
+        run = self._ledger.newest_of(facts.RunFact)
+        begun = self._ledger.newest_of(model_facts.BegunFact)
+        back = self._ledger.newest_of(model_facts.RewindFact)
+        since = max((noted.time for noted in (begun, back) if noted), default=math.inf)
+        anew = run is not None and run.time > since
+        return "the job was launched again" if anew else lost
 
     def say_since(self, time: float) -> None:
         """Report a rewind after `time` (Unix seconds) under an earlier master."""

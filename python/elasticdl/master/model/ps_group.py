@@ -160,7 +160,8 @@ class PsGroup(ModelHolder):
         alive = any(m.initialized and m.alive for m in others)
         if not alive or rewinds:
             # After a stop, or when all went down together, nobody was lost alone.
-            cause = f"{member.name} was lost" if alive else "no PS was left"
+            all_gone = self._why_all_are_gone("no PS was left")
+            cause = f"{member.name} was lost" if alive else all_gone
             self.go_back(cause, now=now)
             return self._restore_of_rewind()
         found = self._keeper.newest

@@ -6,7 +6,7 @@ group. Must not know what is computed.
 
 Each takes records in proportion to the records a second of its last shares: whoever was
 late takes fewer, until all need the same time; also where a share costs something of
-its own.
+its own, and each has the update to make that no share changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Speeds:
         self._last: tuple[tuple[int, ...], tuple[float, ...]] = (), ()
 
     def computed(self, records: int, seconds: float) -> None:
-        """Note that a share of so many records took so long."""
+        """Note that a share of so many records, and an update, took so long."""
         if records <= 0:
             self._own *= _HOPE
             self._weight = max(self._weight, 0.5)  # what is known grows old

@@ -8,6 +8,7 @@ in the main thread. Must not know rounds or how members reach each other.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -45,6 +46,8 @@ class Stepping:
         self._began = 0.0  # of the step under way, by the clock of `shows`
         self._rows = 0  # of the own share of the step under way
         self._cause = GoodputCause.TRAIN  # of the step under way
+        # Seconds of the last updates; the shorter one counts, since the first traces.
+        self._updates: deque[float] = deque([0.0], maxlen=2)
         self.trained = False  # the model has other values than at the beginning
 
     def share(self, plan: StepPlan, rank: int, members: int) -> OwnShare:
@@ -92,7 +95,8 @@ class Stepping:
         except Exception as error:  # noqa: BLE001 - border: the user's model
             self._fail(own.task, error)
         if self._rows or not own.batches.records:
-            self._parts.speeds.computed(own.batches.records, clock() - began)
+            seconds = clock() - began + min(self._updates)
+            self._parts.speeds.computed(own.batches.records, seconds)
         # Else the feed made nothing of them, which takes no time: that is no speed.
 
     def alone(self, own: OwnShare, members: tuple[int, ...]) -> None:
@@ -139,10 +143,14 @@ class Stepping:
             task = self._position.work.tasks[plan.lease_id]
         self._parts.rate.set(plan.rate)
         self.trained = True
+        clock = self._parts.shows.clock
+        began = clock()
         try:
             outcome = self._parts.step.apply(summed, of=plan.records)
         except Exception as error:  # noqa: BLE001 - border: the user's optimizer
             self._fail(task, error)
+        if outcome.rows:
+            self._updates.append(clock() - began)
         outcome = replace(outcome, shares=shares(plan, members) if members else ())
         self._made(plan, task, outcome)
         return outcome

@@ -305,6 +305,31 @@ def test_a_group_that_waits_for_its_minimum_may_stand_still_for_long(
     assert look_at(master.job).held == "fewer workers are ready than worker.min"
 
 
+def test_a_job_that_is_launched_again_lost_nobody(
+    master: Master, tmp_path: Path
+) -> None:
+    members = group_of(master, 2)
+    master.holder.begins(now=master.clock())
+    master.level(*members, version=7)
+    asyncio.run(master.ledger.commit())
+    master.clock.now += 100.0
+    following = Master(tmp_path, master.clock, launched=True)
+
+    def cause_with_a_new_worker() -> str:
+        new = following.worker()
+        following.says(new)
+        following.turn()
+        following.level(new, version=3)
+        cause = following.ledger.newest_of(model_facts.RewindFact).cause
+        following.ends(new)
+        return cause
+
+    assert cause_with_a_new_worker() == "the job was launched again"
+    # Later in the same launch all are lost.
+    assert cause_with_a_new_worker() == "no member with the model's state was left"
+    following.close()
+
+
 def test_the_loss_of_all_goes_back_and_a_new_round_begins(master: Master) -> None:
     members = group_of(master, 2)
     master.level(*members, version=7)

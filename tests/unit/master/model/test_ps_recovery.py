@@ -362,10 +362,12 @@ def test_what_counts_as_trained_is_trained_again_though_no_ps_had_told_of_its_va
             gone = {worker.name for worker in master.job.parts.table.workers()}
         rig.world.mute.clear()
         rig.world.pause_after = sys.maxsize
-        async with rig.serving(launched=True):
+        async with rig.serving(launched=True) as master:
             report = await rig.ended()
+            back = master.job.parts.ledger.newest_of(model_facts.RewindFact)
         assert report.status is JobState.SUCCEEDED
         assert report.rewinds == 1
+        assert back.cause == "the job was launched again"
         # The new PS have no values of the old ones: all is trained on them.
         again = {(a, b) for who, _, a, b in rig.world.trained if who not in gone}
         assert sum(b - a for a, b in again) == RECORDS
