@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import Metadata
-from elasticdl.errors import DataError, UserCodeError
+from elasticdl.errors import UserCodeError
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feed import chain as feed_chain
 from elasticdl.model.feed import plans as feed_plans
@@ -24,6 +24,7 @@ from elasticdl.model.feed import refusals as feed_refusals
 from elasticdl.model.feed.call import fit_features, split_element
 from elasticdl.model.feed.default import column_parser, default_parser
 from elasticdl.model.feed.plans import FeedPlan
+from elasticdl.model.feed.unparsed import BadInput, FeedError
 from elasticdl.model.specs import Shape, shapes_of
 from elasticdl.model.user_code import short
 
@@ -49,27 +50,6 @@ def kind_of(batch: Batch) -> tuple[Shape, ...]:
     if batch.shapes is not None:
         return batch.shapes
     return shapes_of(batch.features, batch.labels)
-
-
-@dataclass(frozen=True)
-class BadInput:
-    """A record that the feed could not parse, by its index in the given list."""
-
-    index: int
-    reason: str
-
-
-class FeedError(DataError):
-    """The feed cannot parse a record; `index` is its index in the given list."""
-
-    def __init__(self, bad: BadInput, which: str = "") -> None:
-        """Take the record's index; whoever knows its file and number says `which`."""
-        which = which or f"record {bad.index} of the task"
-        super().__init__(
-            f"feed cannot parse {which}: {bad.reason}; mend the record, or set "
-            "data.onBadRecord: skip"
-        )
-        self.bad = bad
 
 
 def _reason(error: Exception) -> str:

@@ -177,7 +177,7 @@ class Training:
             self._ahead.begin(list(following))
 
     def _batches(self, loaded: LoadedTask) -> Iterator[Batch]:
-        batches = self._ahead.batches(loaded)
+        batches = loaded.fed(self._ahead.batches(loaded))
         while True:
             with self._shows.goodput.cause(GoodputCause.WAIT_DATA):
                 batch = next(batches, None)

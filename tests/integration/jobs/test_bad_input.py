@@ -207,12 +207,18 @@ def with_a_feed_that_takes_little_ink(net):
     )
 
 
-def test_a_group_names_the_record_that_the_feed_cannot_parse(job, net, digits):
+@pytest.mark.parametrize(
+    ("strategy", "workers"), [("allReduce", 2), ("local", 1), ("parameterServer", 2)]
+)
+def test_the_record_that_the_feed_cannot_parse_is_named(
+    job, net, digits, strategy, workers
+):
     one = job(
-        "unparsed-group",
+        f"unparsed-{strategy.lower()}",
         **model(with_a_feed_that_takes_little_ink(net)),
-        strategy="allReduce",
-        worker={"replicas": 2},
+        strategy=strategy,
+        worker={"replicas": workers},
+        data={"shuffle": True, "shuffleRecords": True},
         training={"epochs": 1},
     )
     ends_with(one, ExitCode.DATA, "feed cannot parse record", "onBadRecord")

@@ -8,7 +8,7 @@ import tensorflow as tf
 from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import open_reader
 from elasticdl.model.feed.columns import ColumnTensors
-from elasticdl.model.feeding import FeedError
+from elasticdl.model.feed.unparsed import FeedError
 
 MODULE = """
 import keras

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from elasticdl.data.reader import Metadata, open_reader
 from elasticdl.errors import DataError, UserCodeError
-from elasticdl.model.feeding import FeedError
+from elasticdl.model.feed.unparsed import FeedError
 from pyarrow import feather
 
 from tests.integration.model.conftest import CLASSIC, COMPILED, example

@@ -50,6 +50,8 @@ from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.trainer import BatchPosition
 from elasticdl.worker.untrained import UntrainedVariables
 
+from tests.integration.worker.group_members import made_members
+
 
 class PsGroup:
     """Some PS, and the views of them that a heartbeat would bring."""
@@ -356,3 +358,14 @@ def rig(ps_group, definition):
     for one in made:
         one.leaving.set()
         one.trainer.close()
+
+
+@pytest.fixture
+def members(definition, mlp, batches_of):
+    """Makes members of a group whose models are equal."""
+    (features, labels), *_ = batches_of(1)
+
+    def make(number, *, optimizer="Adam(0.05)", text=mlp):
+        return made_members(definition, text, features, labels, number, optimizer)
+
+    return make

@@ -3,34 +3,20 @@
 What a member adds up is what the wire carries; here it is added in this process.
 """
 
-import threading
-import time
-from concurrent.futures import Future
-from types import SimpleNamespace
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.collective.lent_vectors import aligned_zeros
 from elasticdl.errors import UserCodeError
-from elasticdl.job.words import GoodputCause, WorkerPhase
-from elasticdl.metrics.goodput import GoodputLedger
-from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import Batch
 from elasticdl.model.optimizers import inner_optimizer
-from elasticdl.model.state import non_trainable
 from elasticdl.model.variables import assign, view
-from elasticdl.worker.group.plan import GroupTask, Outcome, StepPlan, Work, share
-from elasticdl.worker.group.position import Position
-from elasticdl.worker.group.speeds import Speeds
-from elasticdl.worker.group.state import MemberState
-from elasticdl.worker.group.step import GroupStep, ShareBatches
-from elasticdl.worker.group.stepping import Stepping
-from elasticdl.worker.progress import WorkerProgress
-from elasticdl.worker.shows import Shows
+from elasticdl.worker.group.plan import Outcome, StepPlan, Work
+from elasticdl.worker.group.step import ShareBatches
 from elasticdl.worker.steps.learning_rate import LearningRate
 
+from tests.integration.worker.group_members import Member, together, with_optimizer
 from tests.integration.worker.own_optimizers import HOLDING, LATE
 
 BATCH_NORMALIZED = (
@@ -46,65 +32,6 @@ OPTIMIZERS = {
     "ema": "Adam(0.05, use_ema=True, ema_momentum=0.9)",
     "accumulated": "Adam(0.05, gradient_accumulation_steps=2)",
 }
-
-
-class Member:
-    """A worker's model, step and state."""
-
-    def __init__(self, module, *, skip_nan=False, taps=True):
-        self.module = module
-        moved = non_trainable(module.model).moved_together
-        self.step = GroupStep(
-            module,
-            module.optimizer,
-            moved,
-            skip_nan=skip_nan,
-            taps=taps,
-            least_floats=1,
-        )
-        self.handed = []  # buckets of the last share, and what each one had
-        self.state = MemberState(module.model, module.optimizer)
-        self.work = Work()
-
-    def trace(self, features, labels):
-        self.step.trace(tf.constant(features), tf.constant(labels))
-        return self
-
-    def part(self, features, labels, start, end, *, portion):
-        batches = [
-            Batch(
-                tf.constant(features[a : min(a + portion, end)]),
-                tf.constant(labels[a : min(a + portion, end)]),
-                min(a + portion, end) - a,
-            )
-            for a in range(start, end, portion)
-        ]
-        self.handed = []
-        return self.step.compute(ShareBatches(batches, end - start), self.ready)
-
-    def ready(self, bucket, vector):
-        begin, end = [0, *self.step.ends][bucket : bucket + 2]
-        self.handed.append((bucket, vector[begin:end].copy()))
-
-    def share(self, features, labels):
-        batch = Batch(tf.constant(features), tf.constant(labels), len(labels))
-        return ShareBatches([batch], len(labels))
-
-    def alone(self, features, labels):
-        return self.step.alone(self.share(features, labels))
-
-
-def together(members, features, labels, *, portion=1000):
-    """Make one step of all members."""
-    plan = StepPlan(1, 0, len(labels))
-    parts = [
-        member.part(features, labels, *share(plan, rank, len(members)), portion=portion)
-        for rank, member in enumerate(members)
-    ]
-    summed = parts[0].copy()
-    for part in parts[1:]:
-        summed += part
-    return [member.step.apply(summed.copy()) for member in members]
 
 
 class Vector:
@@ -123,31 +50,6 @@ class Vector:
 
 def weights(module):
     return [v.numpy() for v in module.model.trainable_variables]
-
-
-def with_optimizer(mlp, text):
-    usual = "keras.optimizers.Adam(0.05)"
-    assert usual in mlp
-    return mlp.replace(usual, f"keras.optimizers.{text}")
-
-
-@pytest.fixture
-def members(definition, mlp, batches_of):
-    """Makes members whose models are equal."""
-    (features, labels), *_ = batches_of(1)
-
-    def make(number, *, optimizer="Adam(0.05)", text=mlp):
-        found = [
-            Member(definition(with_optimizer(text, optimizer))).trace(features, labels)
-            for _ in range(number)
-        ]
-        raw = b"".join(found[0].state.copied(Work(), found[0].step.state_before))
-        for other in found[1:]:
-            other.state.take(raw)
-            other.step.begin()
-        return found
-
-    return make
 
 
 def assert_equal(mine, theirs, **bounds):
@@ -485,95 +387,6 @@ def test_a_state_is_handed_out_uncopied_and_stays_while_steps_go_on(
             one.alone(features, labels)
     assert b"".join(given) == before
     assert b"".join(state()) != before
-
-
-def test_heartbeats_do_not_wait_for_a_state_that_is_handed_out(members):
-    (one,) = members(1)
-    answers = []
-
-    class Asked(MemberState):
-        def copied(self, work, moved):
-            asks = threading.Thread(target=lambda: answers.append(place.goes_on(1)))
-            asks.start()
-            asks.join(30)
-            return super().copied(work, moved)
-
-    state = Asked(one.module.model, one.module.optimizer)
-    place = Position(SimpleNamespace(state=state, step=one.step))
-    place.work.add([GroupTask(1, 1, 0, "file", 0, 8, 0)])
-    assert one.state.take(b"".join(place.state())) == place.work
-    assert answers == [True]
-
-
-def stepping_of(step, one, batches, *, records):
-    """Return what makes steps of these batches, its place, and its parts."""
-    clock = time.monotonic
-    shows = Shows(
-        WorkerProgress(clock),
-        GoodputLedger(clock),
-        WorkerMetrics(),
-        log_loss_steps=100,
-    )
-    rate = LearningRate(one.module.optimizer, lambda *_: None, lambda: 1.0)
-    made = Future()
-    made.set_result(batches)
-    parts = SimpleNamespace(
-        step=step,
-        rate=rate,
-        shows=shows,
-        skip_nan=False,
-        speeds=Speeds(follow=True),
-        shares=SimpleNamespace(ask=lambda *_: made),
-    )
-    place = Position(parts)
-    place.work.add([GroupTask(1, 1, 0, "file", 0, records, 0)])
-    link = SimpleNamespace(leads=True, step_records=batches.records)
-    return Stepping(parts, place, link), place, parts
-
-
-def test_applying_what_others_were_waited_for_is_the_members_own_work(
-    members, batches_of
-):
-    (one,) = members(1)
-    (features, labels), *_ = batches_of(1)
-    batches = one.share(features, labels)
-    stepping, place, parts = stepping_of(one.step, one, batches, records=len(labels))
-    progress, ledger = parts.shows.progress, parts.shows.goodput
-    plan = place.work.plan(len(labels))
-    summed = one.part(features, labels, 0, len(labels), portion=1000)
-    progress.enter(WorkerPhase.WAIT)
-    ledger.switch(GoodputCause.WAIT_PEERS)
-    stepping.apply(plan, summed, ())
-    assert (ledger.current, progress.phase) == (GoodputCause.TRAIN, WorkerPhase.TRAIN)
-    assert ledger.seconds()[GoodputCause.TRAIN] > 0
-    assert progress.steps == place.work.version == 1
-
-
-def test_a_members_speed_is_that_of_its_share_and_of_its_update(members, batches_of):
-    """A slow member's update is slow too; a smaller share makes up for it."""
-    (one,) = members(1)
-    (features, labels), *_ = batches_of(1)
-    records, update = len(labels), 0.3
-
-    class Slow:
-        compute = one.step.compute
-
-        def apply(self, summed, *, of):
-            time.sleep(update)
-            return one.step.apply(summed, of=of)
-
-    batches = one.share(features, labels)
-    stepping, place, parts = stepping_of(Slow(), one, batches, records=4 * records)
-    for _ in range(3):
-        plan = place.work.plan(records)
-        own = stepping.share(plan, 0, 2)
-        stepping.compute(own, lambda *_: None)
-        summed = one.step.compute(batches, lambda *_: None, of=records)
-        stepping.apply(plan, summed.copy(), ())
-    # Its first update traces, and passes for none.
-    parts.speeds = Speeds(follow=True)
-    stepping.compute(own, lambda *_: None)
-    assert 0 < parts.speeds.own < records / update
 
 
 def test_a_large_variable_is_set_to_values_wherever_these_are_in_memory():

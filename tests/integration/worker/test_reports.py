@@ -12,7 +12,8 @@ from elasticdl.data.reader import Metadata
 from elasticdl.job.tasks import SkippedRecord, Task, TaskOutcome, TaskType
 from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
-from elasticdl.model.feeding import BadInput, Batch, Feeder
+from elasticdl.model.feed.unparsed import BadInput
+from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.worker.group_maker import ValuesInModel
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.shows import Shows

@@ -15,7 +15,8 @@ from typing import Protocol
 
 from elasticdl.errors import ElasticDLError, is_storage_away
 from elasticdl.job.tasks import SkippedRecord, Task, TaskType
-from elasticdl.model.feeding import Feeder, FeedError
+from elasticdl.model.feed.unparsed import FeedError
+from elasticdl.model.feeding import Feeder
 from elasticdl.worker.group.plan import GroupTask
 from elasticdl.worker.group.step import ShareBatches
 from elasticdl.worker.tasks.records import LoadedTask
@@ -85,28 +86,18 @@ class Shares:
     def _make(self, task: GroupTask, start: int, end: int) -> ShareBatches:
         if start >= end:
             return ShareBatches((), 0)
-        loaded = self._patiently(task, start, end)
+        loaded, begin = self._patiently(task, start, end), start - task.start
         try:
             batches = tuple(self._feeder.batches(loaded.records))
         except FeedError as error:
-            raise self._unparsed(error, task, start, loaded) from error
+            one = error.bad
+            if self._whole and self._task is not None:
+                one, loaded = replace(one, index=one.index + begin), self._task[1]
+            raise loaded.unparsed(one) from error
         return ShareBatches(
             batches,
             len(loaded.records) + len(loaded.bad) - loaded.unplanned,
             len(loaded.bad) + len(self._feeder.bad),
-        )
-
-    def _unparsed(
-        self, error: FeedError, task: GroupTask, start: int, loaded: LoadedTask
-    ) -> FeedError:
-        """Return what is told of a record: its number in its file, not in the share."""
-        at = error.bad.index
-        if self._whole and self._task is not None:
-            at, loaded = at + start - task.start, self._task[1]
-        number = loaded.bad_record(at, error.bad.reason).record
-        which = f"record {number}" if number >= 0 else "a record"
-        return FeedError(
-            error.bad, f"{which} of {task.source}[{task.start}:{task.end}]"
         )
 
     def ask_bad(

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from elasticdl.model.feeding import BadInput, Batch, Feeder
+from elasticdl.model.feed.unparsed import BadInput
+from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.worker.tasks.records import LoadedTask
 
 # Batches of a task in memory before they are trained; a whole task of usual size.

@@ -6,9 +6,9 @@ the step that needs them. Must not import TensorFlow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +16,9 @@ from numpy.typing import NDArray
 from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import Reader
 from elasticdl.job.tasks import SkippedRecord, Task, TaskType
+from elasticdl.model.feed.unparsed import BadInput, FeedError
 
-
-class Unfed(Protocol):
-    """A record that the feed could not parse (model.feeding)."""
-
-    @property
-    def index(self) -> int:
-        """Its place in the given list."""
-
-    @property
-    def reason(self) -> str:
-        """What was wrong."""
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -65,10 +56,24 @@ class LoadedTask:
             number = numbers[place]
         return SkippedRecord(self.task.source, number, reason)
 
-    def bad_with(self, unfed: Iterable[Unfed]) -> tuple[SkippedRecord, ...]:
+    def bad_with(self, unfed: Iterable[BadInput]) -> tuple[SkippedRecord, ...]:
         """Return all bad ones, with those of `records` that the feed left out."""
         more = (self.bad_record(one.index, one.reason) for one in unfed)
         return (*self.bad, *more)
+
+    def fed(self, batches: Iterable[Made]) -> Iterator[Made]:
+        """Yield what the feed makes of `records`; its error names the record."""
+        try:
+            yield from batches
+        except FeedError as error:
+            raise self.unparsed(error.bad) from error
+
+    def unparsed(self, one: BadInput) -> FeedError:
+        """Return what is told of one of `records`: its number is that in its file."""
+        number = self.bad_record(one.index, one.reason).record
+        which = f"record {number}" if number >= 0 else "a record"
+        task = self.task
+        return FeedError(one, f"{which} of {task.source}[{task.start}:{task.end}]")
 
 
 # Tasks of these types carry a range of records; the others are errands.

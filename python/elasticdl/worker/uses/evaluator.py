@@ -67,7 +67,7 @@ class Evaluator:
         records = 0
         with self._borrowed.set_to(values):
             self._look_at(task)
-            for batch in self._feeder.batches(loaded.records):
+            for batch in loaded.fed(self._feeder.batches(loaded.records)):
                 self._progress.begins(kind_of(batch))
                 if not self._is_traced:
                     self._forward.trace([], [batch.features, batch.labels])

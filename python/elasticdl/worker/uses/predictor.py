@@ -116,7 +116,7 @@ class Predictor:
         records = 0
         self._sink.task_begins()
         with self._borrowed.set_to(self._trainer.values(LIVE)):
-            for batch in self._feeder.batches(loaded.records):
+            for batch in loaded.fed(self._feeder.batches(loaded.records)):
                 self._progress.begins(kind_of(batch))
                 outputs = self._outputs(batch.features)
                 self._sink.batch(tf.nest.map_structure(_array, outputs))

@@ -1,0 +1,107 @@
+"""What steps a member makes with its parts, and what is shown of them."""
+
+import threading
+import time
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+from elasticdl.job.words import GoodputCause, WorkerPhase
+from elasticdl.metrics.goodput import GoodputLedger
+from elasticdl.metrics.registry import WorkerMetrics
+from elasticdl.worker.group.plan import GroupTask
+from elasticdl.worker.group.position import Position
+from elasticdl.worker.group.speeds import Speeds
+from elasticdl.worker.group.state import MemberState
+from elasticdl.worker.group.stepping import Stepping
+from elasticdl.worker.progress import WorkerProgress
+from elasticdl.worker.shows import Shows
+from elasticdl.worker.steps.learning_rate import LearningRate
+
+
+def test_heartbeats_do_not_wait_for_a_state_that_is_handed_out(members):
+    (one,) = members(1)
+    answers = []
+
+    class Asked(MemberState):
+        def copied(self, work, moved):
+            asks = threading.Thread(target=lambda: answers.append(place.goes_on(1)))
+            asks.start()
+            asks.join(30)
+            return super().copied(work, moved)
+
+    state = Asked(one.module.model, one.module.optimizer)
+    place = Position(SimpleNamespace(state=state, step=one.step))
+    place.work.add([GroupTask(1, 1, 0, "file", 0, 8, 0)])
+    assert one.state.take(b"".join(place.state())) == place.work
+    assert answers == [True]
+
+
+def stepping_of(step, one, batches, *, records):
+    """Return what makes steps of these batches, its place, and its parts."""
+    clock = time.monotonic
+    shows = Shows(
+        WorkerProgress(clock),
+        GoodputLedger(clock),
+        WorkerMetrics(),
+        log_loss_steps=100,
+    )
+    rate = LearningRate(one.module.optimizer, lambda *_: None, lambda: 1.0)
+    made = Future()
+    made.set_result(batches)
+    parts = SimpleNamespace(
+        step=step,
+        rate=rate,
+        shows=shows,
+        skip_nan=False,
+        speeds=Speeds(follow=True),
+        shares=SimpleNamespace(ask=lambda *_: made),
+    )
+    place = Position(parts)
+    place.work.add([GroupTask(1, 1, 0, "file", 0, records, 0)])
+    link = SimpleNamespace(leads=True, step_records=batches.records)
+    return Stepping(parts, place, link), place, parts
+
+
+def test_applying_what_others_were_waited_for_is_the_members_own_work(
+    members, batches_of
+):
+    (one,) = members(1)
+    (features, labels), *_ = batches_of(1)
+    batches = one.share(features, labels)
+    stepping, place, parts = stepping_of(one.step, one, batches, records=len(labels))
+    progress, ledger = parts.shows.progress, parts.shows.goodput
+    plan = place.work.plan(len(labels))
+    summed = one.part(features, labels, 0, len(labels), portion=1000)
+    progress.enter(WorkerPhase.WAIT)
+    ledger.switch(GoodputCause.WAIT_PEERS)
+    stepping.apply(plan, summed, ())
+    assert (ledger.current, progress.phase) == (GoodputCause.TRAIN, WorkerPhase.TRAIN)
+    assert ledger.seconds()[GoodputCause.TRAIN] > 0
+    assert progress.steps == place.work.version == 1
+
+
+def test_a_members_speed_is_that_of_its_share_and_of_its_update(members, batches_of):
+    """A slow member's update is slow too; a smaller share makes up for it."""
+    (one,) = members(1)
+    (features, labels), *_ = batches_of(1)
+    records, update = len(labels), 0.3
+
+    class Slow:
+        compute = one.step.compute
+
+        def apply(self, summed, *, of):
+            time.sleep(update)
+            return one.step.apply(summed, of=of)
+
+    batches = one.share(features, labels)
+    stepping, place, parts = stepping_of(Slow(), one, batches, records=4 * records)
+    for _ in range(3):
+        plan = place.work.plan(records)
+        own = stepping.share(plan, 0, 2)
+        stepping.compute(own, lambda *_: None)
+        summed = one.step.compute(batches, lambda *_: None, of=records)
+        stepping.apply(plan, summed.copy(), ())
+    # Its first update traces, and passes for none.
+    parts.speeds = Speeds(follow=True)
+    stepping.compute(own, lambda *_: None)
+    assert 0 < parts.speeds.own < records / update
