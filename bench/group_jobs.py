@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 from elasticdl.client import Scaling
+from elasticdl.data.making.datasets import DatasetOptions
 from elasticdl.job.names import ENV_LENT_MEMORY
 from elasticdl.job.status import JobStatus
 from elasticdl.testing.job import JobUnderTest
@@ -138,10 +139,13 @@ def half_a_cpu(pid: int, whole: int) -> Iterator[None]:
 def _records_a_second(shares: str) -> float:
     """Return those of two members; a batch has room for what the faster one takes."""
     records = 256
+    # 1,536 of its 1,797 records in one file: each step is one of 256, none a file's end.
+    dataset = DatasetOptions(validation_share=0.1453, records_per_file=6 * records)
     with training(
         2,
-        sizes={"batchSize": records, "globalBatchSize": records},
+        sizes={"batchSize": records, "globalBatchSize": records, "batchesPerTask": 6},
         group={"shares": shares},
+        dataset=dataset,
     ) as job:
         members = together(job, 2)
         pids = {r.name: r.pid for r in job.status_now().replicas}

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from elasticdl.client import Scaling
-from elasticdl.data.making.datasets import make_dataset
+from elasticdl.data.making.datasets import DatasetOptions, make_dataset
 from elasticdl.job.status import JobStatus
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.master.tasks.journal_files import read_events
@@ -40,6 +40,7 @@ def training(
     added: str = "",
     environ: Mapping[str, str] | None = None,
     checkpoints: Mapping[str, object] | None = None,
+    dataset: DatasetOptions | None = None,
 ) -> Iterator[JobUnderTest]:
     """Give an endless job on digits that trains, logging every step.
 
@@ -51,6 +52,7 @@ def training(
         added: Code at the end of the model's module.
         environ: Of its processes, beside this one's.
         checkpoints: `job.checkpoint`; None: frequent ones, as a loss is to cost little.
+        dataset: How digits are divided; None: into files of 360 records.
     """
     if checkpoints is None:
         checkpoints = {"everySeconds": 2.0}
@@ -60,7 +62,7 @@ def training(
     module = ROOT / "model_zoo" / "digits" / "cnn.py"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         work = Path(folder)
-        make_dataset("digits", work / "data")
+        make_dataset("digits", work / "data", dataset)
         values = ValuesFile.model_validate(
             {
                 "kind": "job",

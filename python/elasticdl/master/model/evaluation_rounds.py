@@ -95,8 +95,11 @@ class Rounds:
         )
         self.kept = KeptModels(pasts, ledger.all_of(model_facts.ExportFact))
         self._forgotten = ledger.count_of(model_facts.EvaluationFact) - len(pasts)
-        # Journals of before results said this themselves.
-        epochs = [fact.epochs_done for fact in ledger.all_of(model_facts.RoundFact)]
+        epochs = [
+            fact.epochs_done
+            for fact in ledger.all_of(model_facts.RoundFact)
+            if fact.number not in undone
+        ]
         epochs += [past.epochs_done for past in self._past]
         self.schedule = EvaluationSchedule(
             spec.evaluation,
@@ -211,6 +214,12 @@ class Rounds:
             self.open(why, version=version, epochs_done=epochs_done, now=now)
         elif why != evaluation.TIME:
             self.schedule.opened(version=version, epochs_done=epochs_done, now=now)
+            if why == evaluation.EPOCH_END:
+                # More may have been trained when a master after this one looks.
+                number = self._past[-1].number
+                self._ledger.record(
+                    model_facts.RoundFact(epochs_done=epochs_done, number=number)
+                )
             self._signals.work()  # tasks may have waited for it
 
     def _measured(self, version: int) -> bool:

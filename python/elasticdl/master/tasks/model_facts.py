@@ -166,11 +166,12 @@ class UndoneFact(Fact):
 
 
 class RoundFact(Fact):
-    """An evaluation round was opened; obsolete, results record this now."""
+    """Epochs were completed that an evaluation round had measured before."""
 
     KIND = "round"
 
     epochs_done: int
+    number: int = 0  # of the round; 0: one of before results recorded their epochs
 
 
 class ExportFact(Fact):

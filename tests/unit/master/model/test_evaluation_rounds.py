@@ -440,6 +440,26 @@ def restarted(
     return Course(Ledger.open(folder, now=0.0), described)
 
 
+@pytest.mark.parametrize("rewinds", [False, True])
+def test_a_master_after_another_knows_which_epochs_ends_were_measured(
+    ledger, tmp_path, rewinds
+) -> None:
+    """Else callbacks count an epoch once more, measured in the middle of the next."""
+    course = Course(ledger, [])
+    course.rounds.tick(version=14, epochs_done=2, now=1.0)
+    course.measure(0.4, version=14)
+    course.rounds.open("steps", version=20, epochs_done=2, now=2.0)
+    course.measure(0.5, version=21)  # the third epoch's last step, as it is told next
+    course.rounds.tick(version=21, epochs_done=3, now=3.0)
+    assert course.rounds.current is None
+    if rewinds:
+        course.rounds.rewound(version=18, epochs_done=2)
+    following = restarted(ledger, tmp_path, [])
+    following.rounds.tick(version=27, epochs_done=3, now=4.0)
+    # What a rewind undid is measured when it has been repeated.
+    assert (following.rounds.current is not None) == rewinds
+
+
 def test_a_model_is_the_best_one_when_it_is_in_its_place_whoever_is_lost(
     ledger, tmp_path
 ) -> None:

@@ -127,7 +127,7 @@ STORED = {
         "aside": ["best"],
     },
     ("undone", ""): {"rounds": [1000001]},
-    ("round", ""): {"epochs_done": 1},
+    ("round", ""): {"epochs_done": 1, "number": 1000001},
     ("export", ""): {
         "target": "best",
         "paths": ["/out/best"],
