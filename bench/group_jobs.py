@@ -139,11 +139,12 @@ def half_a_cpu(pid: int, whole: int) -> Iterator[None]:
 def _records_a_second(shares: str) -> float:
     """Return those of two members; a batch has room for what the faster one takes."""
     records = 256
-    # 1,536 of its 1,797 records in one file: each step is one of 256, none a file's end.
+    # 1,536 of 1,797 records in one file: each step is one of 256, none a file's end.
+    sizes = {"batchSize": records, "globalBatchSize": records, "batchesPerTask": 6}
     dataset = DatasetOptions(validation_share=0.1453, records_per_file=6 * records)
     with training(
         2,
-        sizes={"batchSize": records, "globalBatchSize": records, "batchesPerTask": 6},
+        sections={"training": sizes},
         group={"shares": shares},
         dataset=dataset,
     ) as job:
@@ -185,7 +186,10 @@ def custom_model():
 def _trained_a_second(**of_job: Any) -> float:
     """Return the records a second of two workers, each with batches of 64."""
     with training(
-        2, sizes={"batchSize": 64}, added=_MLP, checkpoints={}, **of_job
+        2,
+        sections={"training": {"batchSize": 64}, "checkpoint": {}},
+        added=_MLP,
+        **of_job,
     ) as job:
         time.sleep(_SETTLE_SECONDS)
         first, began = job.status_now().progress, time.monotonic()

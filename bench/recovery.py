@@ -34,28 +34,26 @@ _LOSS_LINE = re.compile(r"^(\S+ \S+) \w+ worker-\d+ \w+: Loss ")
 def training(
     workers: int = 3,
     *,
-    sizes: Mapping[str, int] | None = None,
+    sections: Mapping[str, Mapping[str, object]] | None = None,
     group: Mapping[str, object] | None = None,
     ps: Mapping[str, object] | None = None,
     added: str = "",
     environ: Mapping[str, str] | None = None,
-    checkpoints: Mapping[str, object] | None = None,
     dataset: DatasetOptions | None = None,
 ) -> Iterator[JobUnderTest]:
     """Give an endless job on digits that trains, logging every step.
 
     Args:
         workers: How many.
-        sizes: `job.training` of batches and tasks, beside small ones.
+        sections: More of `job`: `training`, beside small batches and tasks, and
+            `checkpoint`, else frequent ones, as a loss is to cost little.
         group: `job.allReduce` of workers that make steps together, without PS.
         ps: `job.ps` of the others; None: two.
         added: Code at the end of the model's module.
         environ: Of its processes, beside this one's.
-        checkpoints: `job.checkpoint`; None: frequent ones, as a loss is to cost little.
         dataset: How digits are divided; None: into files of 360 records.
     """
-    if checkpoints is None:
-        checkpoints = {"everySeconds": 2.0}
+    sections = sections or {}
     strategy: dict[str, object] = {"ps": dict(ps or {"replicas": 2})}
     if group is not None:
         strategy = {"strategy": "allReduce", "allReduce": dict(group)}
@@ -77,10 +75,12 @@ def training(
                         "epochs": 0,
                         "batchSize": 16,
                         "batchesPerTask": 8,
-                        **(sizes or {}),
+                        **sections.get("training", {}),
                         "logLossSteps": 1,
                     },
-                    "checkpoint": dict(checkpoints),
+                    "checkpoint": dict(
+                        sections.get("checkpoint", {"everySeconds": 2.0})
+                    ),
                     **strategy,
                     "worker": {"replicas": workers, "threads": 1},
                 },
@@ -195,7 +195,8 @@ def master_lost(runs: int = RUNS) -> list[Row]:
     """SIGKILL the master: when is the first task leased again, do workers pause?"""
     leases, pauses = [], []
     # Tasks of a second or so: a worker holds one and the next, and goes on with them.
-    with training(sizes={"batchSize": 2, "batchesPerTask": 1000}) as job:
+    sizes = {"batchSize": 2, "batchesPerTask": 1000}
+    with training(sections={"training": sizes}) as job:
         lease_seconds = job.values.job.tasks.lease_seconds
         for run in range(runs):
             progress(f"{run + 1} of {runs}")

@@ -57,7 +57,7 @@ from elasticdl.model.state import non_trainable, read_state, write_state
 from elasticdl.model.symbols import Symbols, find_symbols, write_files
 from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.user_code import ModelCode, did_you_mean
-from elasticdl.model.variables import trainable_variables
+from elasticdl.model.variables import refuse_unkept, trainable_variables
 
 
 @dataclass(frozen=True)
@@ -183,6 +183,7 @@ class ModelDefinition:
                 f"{symbols.model_name}() made a model without weights: there is "
                 "nothing to train"
             )
+        refuse_unkept(model)
         self._built = _Built(model, optimizer, features, targets, predictions, extents)
         spec = self._spec
         strategy = spec.strategy if spec.type is JobType.TRAIN else None

@@ -17,6 +17,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from elasticdl.errors import UserCodeError
+from elasticdl.tensor.codec import DTYPES
 from elasticdl.tensor.placement import GradientKind, Layout, Variable
 
 Floats = NDArray[np.float32]
@@ -80,6 +81,18 @@ def named(variables: Sequence[Any]) -> list[NamedVariable]:
         suffix = f"#{seen[path]}" if seen[path] > 1 else ""
         result.append(NamedVariable(path + suffix, variable))
     return result
+
+
+def refuse_unkept(model: keras.Model) -> None:
+    """Raise UserCodeError for a variable of a type that no checkpoint could keep."""
+    for variable in model.variables:
+        dtype = keras.backend.standardize_dtype(variable.dtype)
+        if dtype not in DTYPES:
+            raise UserCodeError(
+                f"variable `{variable.path}` is {dtype}, which cannot be kept in a "
+                f"checkpoint; expected one of {', '.join(DTYPES)}: keep, say, the real "
+                "and the imaginary part of complex numbers in a variable each"
+            )
 
 
 def trainable_variables(model: keras.Model) -> list[NamedVariable]:

@@ -27,11 +27,12 @@ _MAGIC = b"EDLF"
 _FORMAT = 1  # Raised when an older version could not read a frame.
 _HEADER = struct.Struct("<4sHHQQQQ24x")  # magic, format, -, meta, count, table, total
 _ENTRY = struct.Struct("<BBHQ")  # dtype code, ndim, length of the name, offset
-_DTYPES = (
+# The types of tensors that can be sent, and kept in checkpoints.
+DTYPES = (
     "float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint64",
     "uint32", "uint16", "uint8", "bool", "bfloat16",
 )  # fmt: skip
-_CODE = {name: code for code, name in enumerate(_DTYPES)}
+_CODE = {name: code for code, name in enumerate(DTYPES)}
 
 Array = NDArray[np.generic]
 Buffer = bytes | bytearray | memoryview
@@ -83,7 +84,7 @@ def encode(
             if code is None:
                 raise FrameError(
                     f"tensor {name!r}: dtype {array.dtype} cannot be sent; expected "
-                    f"one of {', '.join(_DTYPES)}"
+                    f"one of {', '.join(DTYPES)}"
                 )
             raw = name.encode()
             table += _ENTRY.pack(code, array.ndim, len(raw), offset)
@@ -174,7 +175,7 @@ def _entries(table: memoryview, count: int) -> Iterator[_Entry]:
             raise FrameError("the frame's table ends within a name: it was cut")
         name = bytes(table[position : position + name_size]).decode()
         position += name_size
-        yield name, _numpy_dtype(_DTYPES[code]), shape, offset
+        yield name, _numpy_dtype(DTYPES[code]), shape, offset
     if position != len(table):
         raise FrameError(f"the frame's table has more than {count} tensors")
 

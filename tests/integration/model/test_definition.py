@@ -357,6 +357,23 @@ def test_a_model_without_weights_is_refused(define):
         define(text).build_model()
 
 
+def test_variables_that_no_checkpoint_keeps_are_refused(define):
+    """A job would train, and wait for its first checkpoint for ever."""
+    filtering = """
+class Filter(keras.layers.Layer):
+    def build(self, shape):
+        self.phase = self.add_weight(
+            name="phase", shape=(2,), dtype="complex64", initializer="zeros",
+            trainable=False)
+
+    def call(self, inputs):
+        return inputs
+"""
+    head, rest = CLASSIC.replace("(inputs)", "(Filter()(inputs))", 1).split("def ", 1)
+    with pytest.raises(UserCodeError, match=r"/phase` is complex64, .* kept in a"):
+        define(head + filtering + "\n\ndef " + rest).build_model()
+
+
 def test_variables_that_are_not_float32_are_refused(built):
     definition = built(CLASSIC.replace("Dense(3)", "Dense(3, dtype='float64')"))
     with pytest.raises(UserCodeError, match=r"float64, expected float32"):

@@ -50,7 +50,7 @@ from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.trainer import BatchPosition
 from elasticdl.worker.untrained import UntrainedVariables
 
-from tests.integration.worker.group_members import made_members
+from tests.integration.worker.group.members import made_members
 
 
 class PsGroup:

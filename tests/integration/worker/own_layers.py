@@ -23,6 +23,33 @@ class Counts(keras.layers.Layer):
         return inputs
 
 """
+# Of the last step alone, and such as forget a part with each step.
+SUMS = """
+class Sums(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, value, shape=(): self.add_weight(
+            name=name, shape=shape, dtype=kind, trainable=False,
+            initializer=keras.initializers.Constant(value))
+        self.last = make("last", "float32", 3.0, shape[-1:])
+        self.rows = make("rows", "int32", 5)
+        self.slow = make("slow", "float32", 0.0, shape[-1:])
+        self.fast = make("fast", "float32", 100.0)
+        self.drawn = make("drawn", "int32", 12345)
+        self.brightest = make("brightest", "uint8", 0)
+
+    def call(self, inputs, training=False):
+        if training:
+            rows, total = keras.ops.shape(inputs)[0], keras.ops.sum(inputs, 0)
+            self.last.assign(total)
+            self.rows.assign(rows)
+            self.slow.assign(0.99 * self.slow + 0.01 * total)
+            self.fast.assign(0.4 * self.fast + keras.ops.cast(rows, "float32"))
+            # A generator of one's own draws alike for each portion.
+            self.drawn.assign(self.drawn.value * 1103515245 + 12345)
+            self.brightest.assign(keras.ops.cast(200, "uint8"))
+        return inputs * keras.ops.cast(self.drawn % 3 + 1, "float32")
+
+"""
 # Its first batch is its mean; a moving one has the type that layers compute in.
 BEGINS = """
 class Begins(keras.layers.Layer):

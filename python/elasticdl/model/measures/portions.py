@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.gaps import LEAST_RECORDS, lighter, with_gaps
+from elasticdl.model.measures.moves import MEAN, Movement, Tried, movement
 from elasticdl.model.measures.spread import draws, first_dimensions, spread
 from elasticdl.model.measures.unlike import num_first, unlike
 from elasticdl.model.optimizers import inner_optimizer
@@ -220,11 +221,11 @@ def try_training(
     variables: Sequence[Any],
     features: Any,
     labels: Any,
-) -> list[bool]:
-    """Return by variable whether it moves by the sum of what portions move it.
+) -> list[Movement]:
+    """Return by variable how portions move it.
 
-    Such is a count of records. A moving average, and a count of steps, moves by the
-    mean. What does neither, as a queue of the newest records, is told in the log.
+    What is neither an average nor a sum, as a queue of the newest records, is told in
+    the log.
 
     Tried on one batch in training mode. Raises UserCodeError if what layers add to the
     loss there is no mean over records.
@@ -232,26 +233,31 @@ def try_training(
     model = definition.model
     seeds = [v.variable for v in non_trainable(model).own if is_seed(v)]
 
-    def one(features: Any, labels: Any, draw: Any = 0) -> Any:
+    def one(
+        features: Any, labels: Any, draw: Any = 0, at: Any = -1, by: Any = 0
+    ) -> Any:
         # Regularisers ask the scope for the values.
         values = [(v, v.value) for v in model.trainable_variables]
         values += [(v, v.value + tf.cast(draw, v.value.dtype)) for v in seeds]
+        # One of the variables begins higher.
+        values += [
+            (v, v.value + tf.cast(tf.where(at == number, by, 0), v.value.dtype))
+            for number, v in enumerate(variables)
+            if v.dtype != "bool"
+        ]
         with keras.StatelessScope(values, collect_losses=True) as scope:
             out = definition.call(features, training=True)
             definition.training_loss(features, labels, out)
             added = [tf.reduce_sum(tf.cast(one, tf.float64)) for one in model.losses]
-        moved = [
-            tf.cast(_current(scope, v), tf.float64) - tf.cast(v.value, tf.float64)
-            for v in variables
-        ]
-        return moved, added, [tf.cast(o, tf.float64) for o in _dense(out)]
+        reached = [tf.cast(_current(scope, v), tf.float64) for v in variables]
+        return reached, added, [tf.cast(o, tf.float64) for o in _dense(out)]
 
     traced = GraphFunction(one, reduce_retracing=True)
     tried = _tried(traced, features, labels)
     if tried is None:
-        return [False] * len(variables)
+        return [MEAN] * len(variables)
     found, counts = tried
-    moved, added, outputs = zip(*found, strict=True)
+    reached, added, outputs = zip(*found, strict=True)
     bound = _ROUNDING_16 if _is_16_bits(model) else _ROUNDING
     if _is_cut(outputs, bound=bound):
         _refuse_added(added, counts, bound=bound)
@@ -261,21 +267,62 @@ def try_training(
         drawn = traced(features, labels, tf.constant(1))[2]
         is_drawn = not _are_close(drawn, outputs[0], bound=bound)
         _tell_of_whole_batches(model, is_drawn=is_drawn)
-    rows, first_rows, _ = counts
-    first = first_rows / rows
-    each = list(zip(*moved, strict=True))
-    for variable, offsets in zip(variables, each, strict=True):
-        if variable.dtype != "bool" and _is_by_place(*offsets, first=first):
-            log.warning(
-                "State %s is neither an average nor a count: records change other "
-                "places of it, or by other amounts, in a batch of %d than in portions "
-                "of %d and %d. Workers of strategy allReduce average what portions "
-                "make of it, so that it depends on their number; expected a moving "
-                "average over records or a count, else set strategy: local",
-                variable.path,
-                *counts,
-            )
-    return [_is_sum(*offsets, first=first) for offsets in each]
+
+    def shifted(at: int, by: float) -> Any:
+        try:
+            again = traced(features, labels, 0, tf.constant(at), tf.constant(by))
+        except (ValueError, TypeError, tf.errors.OpError):
+            # It may be a place in another one, which has no such place.
+            return np.full(np.shape(reached[0][at]), np.nan)
+        return _numpy(again[0][at])
+
+    # Portions average the statistics of Keras's own layer, as `fit` does steps.
+    averages = [
+        variable
+        for layer in layers_of(model)
+        if isinstance(layer, keras.layers.BatchNormalization)
+        for variable in (layer.moving_mean, layer.moving_variance)
+    ]
+    each = zip(variables, zip(*reached, strict=True), strict=True)
+    return [
+        MEAN
+        if any(variable is one for one in averages)
+        else _movement(variable, values, counts, partial(shifted, at))
+        for at, (variable, values) in enumerate(each)
+    ]
+
+
+def _movement(
+    variable: Any,
+    values: tuple[Any, ...],
+    counts: tuple[int, int, int],
+    shifted: Callable[[float], Any],
+) -> Movement:
+    """Return how portions move a variable, or how it comes nearest; that is told."""
+    whole, *parts = values
+    rows, *parts_rows = counts
+    before = np.asarray(variable.numpy(), np.float64)
+    tried = Tried(before, whole, (parts[0], parts[1]), first=parts_rows[0] / rows)
+    found = movement(tried, shifted, dtype=variable.dtype)
+    if found is None:
+        log.warning(
+            "State %s adds up over records, but begins anew under some condition. "
+            "Workers of strategy allReduce average what portions make of it, so that "
+            "it depends on their number; expected a moving average over records, or a "
+            "sum of which each step keeps the same share, else set strategy: local",
+            variable.path,
+        )
+    elif variable.dtype != "bool" and not found.adds and tried.is_by_place(_ROUNDING):
+        log.warning(
+            "State %s is neither an average nor a count: records change other "
+            "places of it, or by other amounts, in a batch of %d than in portions "
+            "of %d and %d. Workers of strategy allReduce average what portions "
+            "make of it, so that it depends on their number; expected a moving "
+            "average over records or a count, else set strategy: local",
+            variable.path,
+            *counts,
+        )
+    return found or MEAN
 
 
 def _refuse_added(
@@ -365,28 +412,6 @@ def _tell_of_whole_batches(model: keras.Model, *, is_drawn: bool) -> None:
 def _current(scope: Any, variable: Any) -> Any:
     value = scope.get_current_value(variable)
     return variable.value if value is None else value
-
-
-def _is_sum(whole: Any, first_part: Any, rest: Any, *, first: float) -> bool:
-    # What begins with infinity has moved by no number, and is no sum.
-    with np.errstate(invalid="ignore"):
-        mean = first * first_part + (1 - first) * rest
-        far_from_sum = np.abs(whole - (first_part + rest)).sum()
-        return bool(far_from_sum < np.abs(whole - mean).sum())
-
-
-def _is_by_place(whole: Any, first_part: Any, rest: Any, *, first: float) -> bool:
-    """Whether portions move other places than their batch, and not as parts of it."""
-    if not np.isfinite([whole, first_part, rest]).all():
-        return False
-    places = [one != 0 for one in (whole, first_part, rest)]
-    if all(np.array_equal(places[0], one) for one in places[1:]):
-        return False
-    mean = first * first_part + (1 - first) * rest
-    return not any(
-        np.allclose(whole, one, rtol=_ROUNDING, atol=_ROUNDING * np.abs(whole).max())
-        for one in (mean, first_part + rest)
-    )
 
 
 def _tried(

@@ -1,8 +1,16 @@
 """The model's state that training moves besides its gradients, in the steps of a group.
 
-Owns how what portions do to it is put together: moving averages by their records,
-counts added up, flags changed that any of them changes. Called by `worker.group.step`.
-Must not know gradients or members.
+Owns how what portions do to it travels and is put together: moving averages by their
+records, counts added up, flags changed that any of them changes. Called by
+`worker.group.step`. Must not know gradients or members.
+
+All that members do is to add up vectors of float32:
+
+    flags       whether a portion changed it
+    integers    their bytes, each a number of its own: sums of bytes are exact, and so
+                are sums and means of integers, also where these wrap around
+    floats      the distance from where the step began, or what is added to the share
+                that a sum keeps; and the value itself
 """
 
 from __future__ import annotations
@@ -13,13 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elasticdl.model.measures.moves import MEAN, Movement
 from elasticdl.model.variables import NamedVariable
 
 Floats = NDArray[np.float32]
 _FLOAT32_BYTES = 4
-# Shorter distances of integers are exact in float32. Numbers of 8 and 16 bits move no
-# farther, also where they wrap around, so that some portions' values are near zero.
-_FAR = 1 << 20
+_BYTE = 256
 
 
 class MovedState:
@@ -28,20 +35,21 @@ class MovedState:
     def __init__(self, variables: Sequence[NamedVariable]) -> None:
         """Take the variables that all members move alike."""
         self._items = variables
-        self._sums = [False] * len(variables)
+        self._movements = [MEAN] * len(variables)
         self.before: list[NDArray[Any]] = []
-        # Distances, and the values themselves.
-        each = (int(np.prod(item.shape, dtype=np.int64)) for item in variables)
-        self.size = 2 * sum(each)
+        self.size = sum(
+            _width(np.dtype(item.variable.dtype)) * int(np.prod(item.shape))
+            for item in variables
+        )
 
     @property
     def variables(self) -> list[Any]:
         """The variables of Keras."""
         return [item.variable for item in self._items]
 
-    def adds(self, sums: Sequence[bool]) -> None:
-        """Take by variable whether it moves by the sum over portions."""
-        self._sums = list(sums)
+    def moves_by(self, movements: Sequence[Movement]) -> None:
+        """Take by variable how portions move it together."""
+        self._movements = list(movements)
 
     def begin(self) -> None:
         """Note the values: each attempt at the next step begins with them."""
@@ -52,80 +60,143 @@ class MovedState:
         for item, value in zip(self._items, self.before, strict=True):
             item.variable.assign(value)
 
-    def add(self, total: Floats, rows: int) -> None:
-        """Add what a portion of so many rows made of the noted values."""
-        at = 0
-        for item, before, sums in self._each():
-            value = item.numpy()
-            times = np.float32(1 if sums or _is_flag(before) else rows)
-            with np.errstate(over="ignore"):
-                for part in (_offset(value, before), np.ravel(value)):
-                    total[at : at + value.size] += times * part.astype(np.float32)
-                    at += value.size
+    def add(self, total: Floats, rows: int, *, of: int) -> None:
+        """Add what a portion of so many rows made of the noted values.
 
-    def apply(self, total: Floats, rows: float) -> None:
-        """Set the values from what all members added up.
-
-        Of a value that moved farther than from where it is to zero, as a smallest one
-        that began with a very large number, the mean of values is exact, and that of
-        distances is not.
+        `of`: records of the whole step.
         """
-        at = 0
-        for item, before, sums in self._each():
-            found = total[at : at + 2 * before.size].reshape(2, *before.shape)
-            at += 2 * before.size
-            moved, values = found / np.float32(1 if sums else rows)
-            far = np.abs(values) < np.abs(moved)
-            if _is_flag(before):
-                item.variable.assign(np.logical_xor(before, moved > 0))
-            elif _is_count(before):
-                far &= (np.abs(moved) > _FAR) & (not sums)
-                steps = _whole(np.where(far, 0, moved)).astype(before.dtype)
-                there = _whole(np.where(far, values, 0)).astype(before.dtype)
-                with np.errstate(over="ignore"):  # a single number warns
-                    item.variable.assign(np.where(far, there, before + steps))
+        for part, item, before, movement in self._parts(total):
+            value = item.numpy().reshape(-1)
+            begin = before.reshape(-1)
+            if before.dtype.kind == "b":
+                part[0] += value != begin
+            elif before.dtype.kind in "iu":
+                if movement.adds:
+                    kept = begin * before.dtype.type(movement.keeps)
+                    part[:] += _bytes_of(value - kept)
+                else:
+                    part[:] += np.float32(rows) * _bytes_of(_from_the_least(value))
             else:
-                far &= not sums
-                far |= ~np.isfinite(before)
-                reached = np.where(far, values, _wide(before) + moved)
-                item.variable.assign(reached.astype(before.dtype))
+                times = np.float32(1 if movement.adds else rows / _scale(of))
+                with np.errstate(over="ignore"):
+                    part[0] += times * _added(value, begin, movement.keeps)
+                    part[1] += times * value.astype(np.float32)
 
-    def _each(self) -> zip[tuple[NamedVariable, NDArray[Any], bool]]:
-        return zip(self._items, self.before, self._sums, strict=True)
+    def apply(self, total: Floats, rows: float, *, of: int) -> None:
+        """Set the values from what all members added up; `of`: as for `add`."""
+        for part, item, before, movement in self._parts(total):
+            begin = before.reshape(-1)
+            if before.dtype.kind == "b":
+                reached = np.logical_xor(begin, part[0] > 0)
+            elif before.dtype.kind in "iu":
+                if movement.adds:
+                    kept = begin * before.dtype.type(movement.keeps)
+                    reached = kept + _integers(part, 1).astype(before.dtype)
+                else:
+                    found = _integers(part, round(rows)).astype(before.dtype)
+                    reached = _from_the_least(found)
+            else:
+                divisor = np.float32(1 if movement.adds else rows / _scale(of))
+                moved, values = part / divisor
+                reached = _reached(begin, moved, values, movement)
+            item.variable.assign(reached.astype(before.dtype).reshape(before.shape))
+
+    def _parts(
+        self, total: Floats
+    ) -> list[tuple[Floats, NamedVariable, NDArray[Any], Movement]]:
+        """Return by variable its part of the vector, a row for each of its floats."""
+        found, at = [], 0
+        each = zip(self._items, self.before, self._movements, strict=True)
+        for item, before, movement in each:
+            end = at + _width(before.dtype) * before.size
+            part = total[at:end].reshape(-1, before.size)
+            found.append((part, item, before, movement))
+            at = end
+        return found
 
 
-def _is_flag(array: NDArray[Any]) -> bool:
-    return array.dtype.kind == "b"
+def _width(dtype: np.dtype[Any]) -> int:
+    """Return how many floats travel for each element."""
+    if dtype.kind == "b":
+        return 1
+    return dtype.itemsize if dtype.kind in "iu" else 2
 
 
-def _is_count(array: NDArray[Any]) -> bool:
-    return array.dtype.kind in "iu"
+# -- integers --------------------------------------------------------------------------
 
 
-def _offset(value: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
-    """Return what is exchanged: how far a value moved, of flags whether they changed.
+def _from_the_least(array: NDArray[Any]) -> NDArray[Any]:
+    """Count signed numbers from the smallest one, so that their order is of bytes'.
 
-    So what stays as it is does so to the last bit, however large it is. A value that is
-    no number yet, as of a smallest one that begins with infinity, has no distance.
+    Twice is the number itself again.
     """
-    if _is_flag(before):
-        found = value != before
-    elif _is_count(before):
-        # As integers: floats of 64 bits lose those from 2^53 on. Unsigned numbers go
-        # below zero here as well, and what overflows begins again, as in Keras.
-        found = np.ravel(value) - np.ravel(before)
-        found = found.view(f"i{before.dtype.itemsize}")
-    else:
-        with np.errstate(invalid="ignore", over="ignore"):
-            found = _wide(value) - _wide(before)
-        found = np.where(np.isfinite(before), found, 0.0)
-    return np.ravel(found)
+    if array.dtype.kind == "u":
+        return array
+    return array ^ np.iinfo(array.dtype).min
 
 
-def _whole(array: Floats) -> NDArray[np.int64]:
-    rounded: Floats = np.rint(array)
-    with np.errstate(invalid="ignore"):  # beyond 64 bits
-        return rounded.astype(np.int64)
+def _bytes_of(array: NDArray[Any]) -> Floats:
+    """Return the bytes of integers, a row for each, the lowest first."""
+    whole = array.astype(f"<u{array.dtype.itemsize}")
+    rows = whole.reshape(-1, 1).view(np.uint8).T
+    return rows.astype(np.float32)
+
+
+def _integers(sums: Floats, divisor: int) -> NDArray[np.uint64]:
+    """Return the integers whose bytes add up to so many times these, rounded.
+
+    What is beyond 64 bits wraps around.
+    """
+    by = np.uint64(divisor)
+    found = np.zeros(sums.shape[1], np.uint64)
+    rest = np.zeros(sums.shape[1], np.uint64)
+    for row in np.rint(sums[::-1]).astype(np.uint64):
+        rest = rest * np.uint64(_BYTE) + row
+        found = found * np.uint64(_BYTE) + rest // by
+        rest %= by
+    return found + (2 * rest >= by)
+
+
+# -- floats ----------------------------------------------------------------------------
+
+
+def _scale(records: int) -> float:
+    """Return a power of two so large that shares of a step's records are below 1.
+
+    A value times its rows could be beyond single precision.
+    """
+    return float(2 ** max(0, records - 1).bit_length())
+
+
+def _added(value: NDArray[Any], before: NDArray[Any], keeps: float) -> NDArray[Any]:
+    """Return what a portion added to the share of the old value that is kept.
+
+    Of what keeps all that is how far it moved: what stays as it is does so to the last
+    bit. A value that is no number yet, as of a smallest one that begins with infinity,
+    has no distance.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        kept = _wide(before) * keeps if keeps else 0.0
+        found = np.where(np.isfinite(kept), _wide(value) - kept, 0.0)
+        return found.astype(np.float32)
+
+
+def _reached(
+    before: NDArray[Any], moved: Floats, values: Floats, movement: Movement
+) -> NDArray[Any]:
+    """Return what portions made of a value.
+
+    Of a mean that moved farther than from where it is to zero, as a smallest value that
+    began with a very large number, the mean of values is exact, and that of distances
+    is not.
+    """
+    begin = _wide(before)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if movement.adds:
+            kept = begin * movement.keeps if movement.keeps else np.zeros_like(begin)
+            return np.where(np.isfinite(kept), kept + moved, values)
+        far = (np.abs(values) < np.abs(moved)) | ~np.isfinite(begin)
+        return np.where(far, values, begin + moved)
 
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:

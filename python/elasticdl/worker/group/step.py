@@ -152,7 +152,7 @@ class GroupStep:
         """
         self._gradient.trace([], [features, labels])
         refuse_uneven(self._definition, features, labels)
-        self._moved.adds(
+        self._moved.moves_by(
             try_training(self._definition, self._moved.variables, features, labels)
         )
         self.num_gradients = sum(_room(v.shape) for v in self._with_gradient)
@@ -213,7 +213,7 @@ class GroupStep:
                 del parts
             finally:
                 self._under_way = None
-            self._moved.add(state, rows)
+            self._moved.add(state, rows, of=of)
             total[-5] += float(loss) * weight
             total[-4] += weight
             total[-3] += rows
@@ -274,7 +274,7 @@ class GroupStep:
         else:
             self._apply_sums(sums, tf.constant(of / weights, tf.float32))
         self._look_at_variables()
-        self._moved.apply(summed[self.num_gradients : -_COUNTS], rows)
+        self._moved.apply(summed[self.num_gradients : -_COUNTS], rows, of=of)
         self.begin()
         return outcome
 

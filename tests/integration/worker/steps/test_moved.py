@@ -5,6 +5,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
+from elasticdl.model.measures.moves import Movement
 from elasticdl.model.variables import NamedVariable
 from elasticdl.worker.group.moved import MovedState
 
@@ -29,7 +30,7 @@ def test_integers_of_layers_lose_nothing_in_a_group(dtype, begin, sums, expected
     """Large ones too; and what overflows begins again without a warning."""
     variable = keras.Variable(np.array(begin, dtype), dtype=dtype, trainable=False)
     moved = MovedState([NamedVariable("count", variable)])
-    moved.adds([sums])
+    moved.moves_by([Movement(adds=sums)])
     moved.begin()
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -39,8 +40,8 @@ def test_integers_of_layers_lose_nothing_in_a_group(dtype, begin, sums, expected
                 moved.rewind()
                 by = np.array([rows if sums else 1], dtype)
                 variable.assign((variable.numpy().reshape(1) + by).reshape(()))
-                moved.add(total, rows)
-            moved.apply(total, sum(ROWS))
+                moved.add(total, rows, of=sum(ROWS))
+            moved.apply(total, sum(ROWS), of=sum(ROWS))
             moved.begin()
     assert int(variable.numpy()) == expected
 
@@ -53,8 +54,8 @@ def test_integers_of_layers_count_down_too():
     for rows in ROWS:
         moved.rewind()
         variable.assign(variable.numpy() - np.array([2, 0], "uint16"))
-        moved.add(total, rows)
-    moved.apply(total, sum(ROWS))
+        moved.add(total, rows, of=sum(ROWS))
+    moved.apply(total, sum(ROWS), of=sum(ROWS))
     np.testing.assert_array_equal(variable.numpy(), [1, 4])
 
 
@@ -81,6 +82,35 @@ def test_a_smallest_value_that_begins_very_large_is_the_mean_of_what_was_seen(
     for seen, rows in ((5, 4), (8, 8)):
         moved.rewind()
         variable.assign(np.array(seen, dtype))
-        moved.add(total, rows)
-    moved.apply(total, 12)
+        moved.add(total, rows, of=sum(ROWS))
+    moved.apply(total, 12, of=12)
     assert float(variable.numpy()) == 7
+
+
+@pytest.mark.parametrize(
+    ("dtype", "begin", "made", "mean"),
+    [
+        ("uint8", 0, (120, 136), 128),
+        ("uint8", 255, (200, 100), 150),
+        ("uint16", 65535, (300, 40000), 20150),
+        ("uint32", 0, (3 * 10**9, 10**9), 2 * 10**9),
+        ("int8", 0, (-128, 120), -4),
+        ("int64", 0, (1_764_356_401_017, 1_764_356_401_019), 1_764_356_401_018),
+        ("int64", 0, (2**62 + 12345,) * 2, 2**62 + 12345),
+        ("float32", 3.4e38, (3.0, 3.4e38), 1.7e38),
+        ("float32", 3.4e38, (3.4e38, 3.4e38), 3.4e38),
+        ("float32", 0.0, (1e38, 1e38), 1e38),
+    ],
+)
+def test_a_mean_over_portions_is_one_of_their_values(dtype, begin, made, mean):
+    """Whatever a type's range, and wherever in it the step began."""
+    variable = keras.Variable(np.array(begin, dtype), dtype=dtype, trainable=False)
+    moved = MovedState([NamedVariable("seen", variable)])
+    moved.begin()
+    total = np.zeros(moved.size, np.float32)
+    for value in made:
+        moved.rewind()
+        variable.assign(np.array(value, dtype))
+        moved.add(total, 6, of=12)
+    moved.apply(total, 12, of=12)
+    assert float(variable.numpy()) == pytest.approx(mean, rel=1e-6)

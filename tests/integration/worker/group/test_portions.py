@@ -37,7 +37,7 @@ from tests.integration.worker.matrix import (
 from tests.integration.worker.matrix_optimizers import USUAL
 from tests.integration.worker.matrix_product import cross
 from tests.integration.worker.matrix_texts import FEEDS, PER_WORD, SPARSE_LOSS
-from tests.integration.worker.own_layers import BEGINS, CONSTANTS, COUNTS, QUEUE
+from tests.integration.worker.own_layers import BEGINS, CONSTANTS, COUNTS, QUEUE, SUMS
 
 BY_NAME = {case.name: case for case in AS_KERAS}
 LOSS = "keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction='{}')"
@@ -49,6 +49,11 @@ FEEDS["words without gaps"] = 'return tf.maximum(f["words"], 1), f["words"] % 3'
 FEEDS["two kinds of words"] = 'return f["words"], (f["words"] % 3, f["words"] % 3)'
 BEGINNING = Case("a flag", before=BEGINS, layers=middle("Begins()"))
 COUNTING = Case("counters", before=COUNTS, layers=middle("Counts()"))
+SUMMING = Case("sums", before=SUMS, layers=middle("Sums()"))
+# What a module may do with a count: it begins anew.
+STARTS_ANEW = SUMS.replace(
+    'rows, "float32"))', 'rows, "float32") - 1000.0 * tf.floor(self.fast / 1000))'
+).replace("0.4 *", "")
 WEIGHTED_FUNCTION = """
 def loss(labels, predictions, weights):
     each = keras.losses.sparse_categorical_crossentropy(
@@ -152,6 +157,7 @@ EQUAL = [
          loss="keras.losses.BinaryCrossentropy(from_logits=True)"),
     BEGINNING,
     COUNTING,
+    SUMMING,
     *(cross(BY_NAME["mask"], optimizer) for optimizer in USUAL
       if optimizer.name in {"Adam(0.05)", "SGD(0.1, global_clipnorm=0.1)"}),
 ]  # fmt: skip
@@ -376,8 +382,18 @@ def test_a_sum_is_told_from_a_mean_where_layers_look_at_the_portion(
 def test_state_that_is_written_by_place_is_named(module, data, caplog):
     case = Case("queue", before=QUEUE, layers=middle("Queue()"))
     Member(module(case, "allReduce", BATCH, data), data, None)
+    said = [one.getMessage() for one in caplog.records if "State " in one.message]
+    assert len(said) == 2
+    assert "/keys is neither an average nor a count" in said[0]
+    assert "/at adds up over records, but begins anew" in said[1]  # after the last
+
+
+def test_a_count_that_begins_anew_beyond_a_number_is_named(module, data, caplog):
+    assert "floor" in STARTS_ANEW
+    case = Case("anew", before=STARTS_ANEW, layers=middle("Sums()"))
+    Member(module(case, "allReduce", BATCH, data), data, None)
     (said,) = [one.getMessage() for one in caplog.records if "State " in one.message]
-    assert "/keys is neither an average nor a count" in said
+    assert "/fast adds up over records, but begins anew" in said
 
 
 @pytest.mark.parametrize("before", ["", "keras.layers.Dropout(0.5),\n        "])
@@ -392,7 +408,7 @@ def test_a_layer_that_looks_at_several_records_in_training_is_told(
 
 @pytest.mark.parametrize(
     "case",
-    [BEGINNING, COUNTING, BY_NAME["BatchNormalization"]],
+    [BEGINNING, COUNTING, SUMMING, BY_NAME["BatchNormalization"]],
     ids=lambda case: case.name,
 )
 def test_averages_counts_and_flags_are_not_named(module, data, case, caplog):

@@ -16,7 +16,7 @@ from elasticdl.worker.group.plan import Outcome, StepPlan, Work
 from elasticdl.worker.group.step import ShareBatches
 from elasticdl.worker.steps.learning_rate import LearningRate
 
-from tests.integration.worker.group_members import Member, together, with_optimizer
+from tests.integration.worker.group.members import Member, together, with_optimizer
 from tests.integration.worker.own_optimizers import HOLDING, LATE
 
 BATCH_NORMALIZED = (
