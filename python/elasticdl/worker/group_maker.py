@@ -198,6 +198,7 @@ class GroupMaker:
                 around.load,
                 around.feeder,
                 whole_tasks=spec.data.shuffle_records,
+                tries=spec.tasks.max_failures,
                 leaving=life.leaving,
             ),
             stream=around.stream,

@@ -181,6 +181,8 @@ class GroupLoop:
             self._group.computed(step, number, self._parts.step.nothing())
             return
         share = self._stepping.share(plan, *place)
+        if share is None:
+            return  # the worker leaves
         if share.fits_one and self._group.alone(step, number):
             self._stepping.alone(share, self._link.numbers(number))
             self._made(plan)
@@ -410,7 +412,9 @@ class GroupLoop:
         if not totals.bad:
             return ()
         found = self._parts.shares.ask_bad(task, totals.bad)
-        return found.result() if found.done() else None
+        if self._parts.leaving.is_set() or not found.done():
+            return None
+        return found.result()
 
 
 def _group_task(task: Task) -> GroupTask:

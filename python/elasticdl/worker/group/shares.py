@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
 
-from elasticdl.errors import ElasticDLError, is_storage_away
+from elasticdl.errors import BadRecordError, is_storage_away
 from elasticdl.job.tasks import SkippedRecord, Task, TaskType
 from elasticdl.model.feed.unparsed import FeedError
 from elasticdl.model.feeding import Feeder
@@ -25,10 +25,18 @@ log = logging.getLogger(__name__)
 
 # Shares that are kept: of this step, of the next, and of an attempt that was given up.
 _MOST = 4
-# Storage that does not answer is asked again after so long.
-_STORAGE_SECONDS = 2.0
+# What was not read is tried again after so long.
+RETRY_SECONDS = 2.0
 
 _Key = tuple[int, int, int]
+
+
+class NotReadError(Exception):
+    """Records of a share cannot be read; the cause says why."""
+
+
+class LeftError(Exception):
+    """The worker leaves, and no longer waits for records."""
 
 
 class Leaving(Protocol):
@@ -50,6 +58,7 @@ class Shares:
         feeder: Feeder,
         *,
         whole_tasks: bool,
+        tries: int,
         leaving: Leaving,
     ) -> None:
         """Take what reads and what makes batches.
@@ -59,11 +68,13 @@ class Shares:
             feeder: Used by nobody else.
             whole_tasks: Records have another order than in their file: each share is
                 cut out of the whole task.
+            tries: How often records may not be read for another reason than a bad one.
             leaving: Ends the wait for storage.
         """
         self._load = load
         self._feeder = feeder
         self._whole = whole_tasks
+        self._tries = tries
         self._leaving = leaving
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="share")
         self._made: OrderedDict[_Key, Future[ShareBatches]] = OrderedDict()
@@ -71,7 +82,10 @@ class Shares:
         self._task: tuple[int, LoadedTask] | None = None  # the whole one, by lease
 
     def ask(self, task: GroupTask, start: int, end: int) -> Future[ShareBatches]:
-        """Begin to read and feed records of a task, unless that has begun."""
+        """Begin to read and feed records of a task, unless that has begun.
+
+        The result raises NotReadError, LeftError, and what the feed raises.
+        """
         key = (task.lease_id, start, end)
         if key not in self._made:
             self._made[key] = self._pool.submit(self._make, task, start, end)
@@ -130,14 +144,24 @@ class Shares:
         return tuple(found)
 
     def _patiently(self, task: GroupTask, start: int, end: int) -> LoadedTask:
+        failed = 0
         while True:
             try:
                 return self._read(task, start, end)
-            except (ElasticDLError, OSError) as error:
-                if not is_storage_away(error) or self._leaving.is_set():
-                    raise
-                log.warning("Storage does not answer, trying again: %s", error)
-                self._leaving.wait(_STORAGE_SECONDS)
+            except Exception as error:
+                failed += not is_storage_away(error)
+                if isinstance(error, BadRecordError) or failed >= self._tries:
+                    raise NotReadError from error
+                log.warning(
+                    "Records %d to %d of %s were not read, trying again: %r",
+                    start,
+                    end - 1,
+                    task.source,
+                    error,
+                )
+            self._leaving.wait(RETRY_SECONDS)
+            if self._leaving.is_set():
+                raise LeftError
 
     def _read(self, task: GroupTask, start: int, end: int) -> LoadedTask:
         if not self._whole:

@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from elasticdl.errors import ElasticDLError, ExitCode, UserCodeError
-from elasticdl.job.tasks import Task, TaskType
+from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.plan import GroupTask, Outcome, StepPlan, share, shares
 from elasticdl.worker.group.position import GroupParts, Position
+from elasticdl.worker.group.shares import LeftError, NotReadError
 from elasticdl.worker.group.step import Floats, Ready, ShareBatches
-from elasticdl.worker.tasks.reports import failure, with_trace
+from elasticdl.worker.tasks.reports import failure, unread, with_trace
 from elasticdl.worker.trainer import BatchDone, NanLossError
 
 log = logging.getLogger(__name__)
@@ -50,10 +51,11 @@ class Stepping:
         self._updates: deque[float] = deque([0.0], maxlen=2)
         self.trained = False  # the model has other values than at the beginning
 
-    def share(self, plan: StepPlan, rank: int, members: int) -> OwnShare:
+    def share(self, plan: StepPlan, rank: int, members: int) -> OwnShare | None:
         """Return the own share of a step; what follows is read meanwhile.
 
-        Raises UserCodeError once it is told that the records cannot be used.
+        None where the worker leaves while it waits for storage. Raises UserCodeError
+        once it is told that the records cannot be used.
         """
         parts, shows = self._parts, self._parts.shows
         with self._position.lock:
@@ -66,6 +68,11 @@ class Stepping:
         try:
             with shows.goodput.cause(GoodputCause.WAIT_DATA):
                 batches = made.result()
+        except LeftError:
+            return None
+        except NotReadError as error:
+            why = cast("Exception", error.__cause__)
+            self._end(unread(_task(task), why, parts.describe))
         except Exception as error:  # noqa: BLE001 - border: the user's feed and reader
             self._fail(task, error)
         self._ask_ahead(plan, rank, members)
@@ -177,11 +184,14 @@ class Stepping:
         else:
             text = parts.describe("training", error)
             text, code = with_trace(text, error), ExitCode.USER_CODE
-        log.error("%s", text)
         loss = float("nan") if isinstance(error, NanLossError) else 0.0
-        report = failure(_task(task), text, fatal=True, exit_code=code)
-        parts.stream.report(replace(report, loss=loss))
-        raise UserCodeError(text) from error
+        self._end(replace(failure(_task(task), text, exit_code=code), loss=loss))
+
+    def _end(self, report: TaskReport) -> NoReturn:
+        """Send a report that ends the job. Raises UserCodeError."""
+        log.error("%s", report.error)
+        self._parts.stream.report(replace(report, fatal=True))
+        raise UserCodeError(report.error.partition("\n")[0])
 
 
 def _task(task: GroupTask) -> Task:

@@ -10,10 +10,18 @@ from __future__ import annotations
 
 import textwrap
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 
-from elasticdl.errors import ExitCode
+from elasticdl.errors import BadRecordError, ElasticDLError, ExitCode
 from elasticdl.job.tasks import Task, TaskOutcome, TaskReport
+
+_BAD_RECORD_HELP = (
+    "make the file again, or set data.onBadRecord: skip to leave such records out and "
+    "list them in the report"
+)
+# (What ran, what it raised) -> one line with the user's file and line.
+Describe = Callable[[str, BaseException], str]
 
 
 def with_trace(message: str, error: BaseException) -> str:
@@ -63,3 +71,22 @@ def failure(
         fatal=fatal,
         exit_code=exit_code,
     )
+
+
+def unread(task: Task, error: Exception, describe: Describe) -> TaskReport:
+    """Return the report of a task whose records cannot be read.
+
+    Fatal for a bad record, which is as bad the next time; anything else may be over
+    then.
+    """
+    if isinstance(error, BadRecordError):
+        text = f"{error}; {_BAD_RECORD_HELP}"
+        return failure(task, text, fatal=True, exit_code=error.exit_code)
+    if isinstance(error, (ElasticDLError, OSError)):
+        text = str(error)
+        if task.source not in text:
+            text = f"{task.source}: {text}"
+        code = error.exit_code if isinstance(error, ElasticDLError) else ExitCode.DATA
+        return failure(task, text, exit_code=code)
+    text = with_trace(describe(f"reading {task.source}", error), error)
+    return failure(task, text, exit_code=ExitCode.USER_CODE)

@@ -17,8 +17,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from elasticdl.errors import (
-    BadRecordError,
-    ElasticDLError,
     ExitCode,
     FencedError,
     RpcError,
@@ -36,14 +34,9 @@ from elasticdl.pauses import growing
 from elasticdl.worker.tasks.ahead import Ahead
 from elasticdl.worker.tasks.outbox import Outbox
 from elasticdl.worker.tasks.records import LoadedTask
-from elasticdl.worker.tasks.reports import failure, returned, storage_away, with_trace
+from elasticdl.worker.tasks.reports import returned, storage_away, unread
 
 log = logging.getLogger(__name__)
-
-_BAD_RECORD_HELP = (
-    "make the file again, or set data.onBadRecord: skip to leave such records out and "
-    "list them in the report"
-)
 
 Lease = Callable[[LeaseRequest], LeaseReply]
 # A lease call is held by the master for so long; short, because a worker that leaves
@@ -355,32 +348,22 @@ class TaskStream:
     def _load_or_report(self, task: Task) -> LoadedTask | None:
         try:
             return self._load(task)
-        except (ElasticDLError, OSError) as error:
-            self._not_read(task, error)
         except Exception as error:  # noqa: BLE001 - border: a custom reader's code
-            text = self._describe(f"reading {task.source}", error)
-            text = with_trace(text, error)
-            log.error("%s", text)
-            self.report(failure(task, text, exit_code=ExitCode.USER_CODE))
+            self._not_read(task, error)
         return None
 
     def _not_read(self, task: Task, error: Exception) -> None:
-        if isinstance(error, BadRecordError):
-            text = f"{error}; {_BAD_RECORD_HELP}"
-            self.report(failure(task, text, fatal=True, exit_code=error.exit_code))
-            return
-        text = str(error)
-        if task.source not in text:
-            text = f"{task.source}: {text}"
+        report = unread(task, error, self._describe)
         if is_storage_away(error):
+            text = report.error
             log.warning("Handing a task back, storage does not answer: %s", text)
             # Nobody else may have more luck: so not at once.
             with self._changed:
                 self._changed.wait_for(lambda: self._draining, STORAGE_SECONDS)
-            self.report(storage_away(task, text))
-            return
-        code = error.exit_code if isinstance(error, ElasticDLError) else ExitCode.DATA
-        self.report(failure(task, text, exit_code=code))
+            report = storage_away(task, text)
+        elif report.exit_code == ExitCode.USER_CODE:
+            log.error("%s", report.error)
+        self.report(report)
 
     def _return(self, task: Task) -> None:
         self._held.discard(task.lease_id)

@@ -1,0 +1,106 @@
+"""Records that cannot be read for a while: what holds for the job, by strategy."""
+
+import signal
+import time
+
+import pytest
+from elasticdl.testing.claims import check_whole
+
+READER = """
+import errno, os
+import keras
+import tensorflow as tf
+
+PLACE = {place!r}
+
+
+class Table:
+    def __init__(self, origin):
+        pass
+
+    def create_shards(self):
+        return {{"table:0": (0, 50), "table:1": (0, 1), "table:2": (0, 33)}}
+
+    def read_records(self, task):
+        if os.path.exists(PLACE + "/away"):
+            raise OSError(errno.ESTALE, "the volume is away")
+        if task.start >= 32:
+            try:
+                os.close(os.open(PLACE + "/failed", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                pass
+            else:
+                raise RuntimeError("the data base closed the connection")
+        for number in range(task.start, task.end):
+            yield b"%d" % number
+
+
+def custom_data_reader(data_origin, **_):
+    return Table(data_origin)
+
+
+def feed(dataset, mode, metadata):
+    def parse(line):
+        number = tf.strings.to_number(line)
+        return tf.stack([number / 100, 1.0]), tf.math.floormod(number, 2)[None]
+
+    return dataset.map(parse)
+
+
+def custom_model():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+"""
+
+
+@pytest.fixture
+def reading(job, tmp_path):
+    """Makes a job whose records come from a reader of the module's own."""
+
+    def make(name, *, strategy, epochs=3):
+        code = READER.format(place=str(tmp_path))
+        return job(
+            name,
+            strategy=strategy,
+            **({"ps": {"replicas": 1}} if strategy == "parameterServer" else {}),
+            model={"files": {"net.py": code}},
+            data={"training": "table", "validation": ""},
+            training={"epochs": epochs, "batchSize": 8, "batchesPerTask": 2},
+            worker={"replicas": 1 if strategy == "local" else 2},
+        )
+
+    return make
+
+
+@pytest.mark.parametrize("strategy", ["allReduce", "local", "parameterServer"])
+def test_a_reader_that_fails_once_fails_no_job(reading, tmp_path, strategy):
+    one = reading(f"once-{strategy.lower()}", strategy=strategy)
+    report = one.finish()
+    assert (tmp_path / "failed").exists()
+    check_whole(one, report)
+    if strategy == "allReduce":
+        assert report.records == 3 * 84  # none of them again
+
+
+def test_a_member_may_leave_while_the_data_is_away(reading, tmp_path):
+    one = reading("leaves-away", strategy="allReduce", epochs=100_000)
+    (tmp_path / "failed").touch()
+    one.wait_until(lambda s: s.group and len(s.group.members) == 2, "two members")
+    one.wait_for_step(20)
+    (tmp_path / "away").touch()
+    end = time.monotonic() + 60
+    while "were not read, trying again" not in one.log_text("worker", 1):
+        assert time.monotonic() < end, one.shown()
+        time.sleep(0.1)
+    left = one.status_now().group.members[-1]
+    one.handle.kill(left, signal.SIGTERM)
+    one.wait_until(
+        lambda s: s.group and left not in s.group.members, "a group without the member"
+    )
+    (tmp_path / "away").unlink()
+    one.wait_until(lambda s: s.group and len(s.group.members) == 2, "two members again")
+    one.end_after_this_epoch()
+    report = one.finish()
+    check_whole(one, report)
+    assert report.rewinds == 0
