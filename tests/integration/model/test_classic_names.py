@@ -15,7 +15,7 @@ def custom_data_reader(data_origin, records_per_task=None, **kwargs):
     return RecordIODataReader(data_dir=data_origin)
 """
 TEXT = """
-from elasticdl.python.data.reader.data_reader_factory import create_data_reader
+from elasticdl.python.data.reader import create_data_reader
 
 def custom_data_reader(data_origin, records_per_task=None, **kwargs):
     return create_data_reader(data_origin, records_per_task, **kwargs)

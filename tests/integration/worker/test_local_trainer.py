@@ -203,6 +203,13 @@ def test_a_batch_with_nan_loss_changes_nothing_when_skipped(definition, batches_
     assert train(trainer, batches_of(1))[0].version == 3
 
 
+def test_a_model_of_which_nothing_is_trained_is_refused(definition, batches_of):
+    module = definition()
+    module.model.trainable = False
+    with pytest.raises(UserCodeError, match="none of the model's 0 trainable"):
+        train(local(module), list(batches_of(1)))
+
+
 def test_a_nan_loss_ends_the_local_loop_unless_it_is_skipped(definition, batches_of):
     trainer = local(definition())
     train(trainer, batches_of(1))

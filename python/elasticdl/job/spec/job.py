@@ -228,7 +228,9 @@ class EvaluationSpec(SpecModel):
     """When to evaluate on the validation data."""
 
     every_steps: CountOrZero = Field(
-        0, description="At each multiple of so many model versions; 0 is never."
+        0,
+        description="At each multiple of so many model versions, or soon after it "
+        "(without PS, once the tasks under way are done); 0 is never.",
     )
     every_seconds: Seconds = Field(
         0.0, description="Interval in seconds, without PS between two; 0 is never."

@@ -68,11 +68,22 @@ def validate(tree: Mapping[str, Any]) -> ValuesFile:
         raise ValueError("kind is missing")
     if _misplaced(tree):
         raise ValueError("a key stands at the wrong level")
+    if _has_twins(tree):
+        raise ValueError("a key stands there twice")
     plain = json.loads(json.dumps(tree, default=str))
     clean = fields.as_read(ValuesFile, plain)
     return ValuesFile.model_validate_json(
         json.dumps(clean), strict=True, by_alias=True, by_name=False
     )
+
+
+def _has_twins(tree: Any) -> bool:
+    """Whether keys of a mapping are the same text, as 0 and "0" are."""
+    if isinstance(tree, dict):
+        return len({str(key) for key in tree}) < len(tree) or any(
+            _has_twins(value) for value in tree.values()
+        )
+    return isinstance(tree, list) and any(_has_twins(value) for value in tree)
 
 
 def find_problems(document: Document) -> list[Problem]:

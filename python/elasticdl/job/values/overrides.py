@@ -87,15 +87,21 @@ def apply_override(
             return _no_way(override, done)
     last = override.path[-1]
     if isinstance(last, str) and isinstance(inner, MutableMapping):
+        there = _spelled(inner, last)
         if override.value is None and remove_none:
-            inner.pop(last, None)
+            inner.pop(there, None)
         else:
-            inner[last] = override.value
+            inner[there] = override.value
     elif isinstance(last, int) and isinstance(inner, list) and last <= len(inner):
         inner[last : last + 1] = [override.value]
     else:
         return _no_way(override, len(override.path) - 1)
     return None
+
+
+def _spelled(mapping: Mapping[Any, Any], key: str) -> Any:
+    """Return a key as the mapping has it: in YAML it may be a number."""
+    return next((there for there in mapping if str(there) == key), key)
 
 
 def _no_way(override: Override, done: int) -> Problem:

@@ -60,7 +60,8 @@ class Speeds:
         """Return by rank what members take; () is the same for all.
 
         So it is until a speed is known. Whose is not, as after few whole batches of
-        which it got none, passes for the fastest one: so it is tried.
+        which it got none, passes for somewhat faster than the fastest one: so it is
+        tried, also where one batch is all there is.
         """
         if not self._follow or len(members) < 2:
             return ()
@@ -70,7 +71,8 @@ class Speeds:
         fastest = max(speeds)
         if fastest <= 0:
             return ()
-        fresh = tuple(max(_LEAST, round((s or fastest) / fastest, 2)) for s in speeds)
+        unknown = (1 + _CHANGE) * fastest
+        fresh = tuple(max(_LEAST, round((s or unknown) / fastest, 2)) for s in speeds)
         before, last = self._last
         near = before == tuple(members) and all(
             abs(new - old) <= _CHANGE * old

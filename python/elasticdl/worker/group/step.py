@@ -26,7 +26,6 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from elasticdl.collective.lent_vectors import CACHE_LINE, Vectors
-from elasticdl.errors import UserCodeError
 from elasticdl.model.feeding import Batch
 from elasticdl.model.measures.portions import LEAST_WEIGHT, refuse_uneven, try_training
 from elasticdl.model.optimizer_variables import refuse_later_ones, variables_of
@@ -48,6 +47,7 @@ from elasticdl.worker.steps.step import (
     kind_of,
     refuse_assigned,
     refuse_moving,
+    refuse_untrained,
 )
 from elasticdl.worker.steps.variable_step import VariableStep
 
@@ -348,12 +348,7 @@ class GroupStep:
         self._buckets = buckets(
             [_room(v.shape) for v in self._with_gradient], self._least_floats
         )
-        if GradientKind.DENSE not in dense:
-            raise UserCodeError(
-                f"the loss has a gradient for none of the model's {len(dense)} "
-                "trainable variables, so that there is nothing to train; expected at "
-                "least one: set trainable=True on a layer, or let the loss depend on it"
-            )
+        refuse_untrained(dense)
 
     def _apply_vector(self, sums: tf.Tensor, scale: tf.Tensor | None = None) -> None:
         """Scale and apply; the sums stay, for a member that lacks them.

@@ -112,6 +112,17 @@ def agreed(
     return now
 
 
+def refuse_untrained(kinds: Sequence[GradientKind]) -> None:
+    """Raise UserCodeError where no variable has a gradient."""
+    if any(kind is not GradientKind.FROZEN for kind in kinds):
+        return
+    raise UserCodeError(
+        f"the loss has a gradient for none of the model's {len(kinds)} trainable "
+        "variables, so that there is nothing to train; expected at least one: set "
+        "trainable=True on a layer, or let the loss depend on it"
+    )
+
+
 def as_gradient(gradient: Any) -> Gradient:
     """Return a computed gradient as NumPy views of TensorFlow's memory."""
     if gradient is None:

@@ -31,6 +31,7 @@ from elasticdl.worker.steps.step import (
     refuse_assigned,
     refuse_moving,
     refuse_reading,
+    refuse_untrained,
 )
 
 
@@ -109,6 +110,7 @@ class VariableStep:
         for variable, old in zip(state, before, strict=True):
             variable.assign(tf.where(finite, variable.value, old))
         if self._optimizer is not None:
+            refuse_untrained(kinds)
             _refuse_scaled_rows(self._optimizer, kinds, self.variables)
             self._apply(self._optimizer, gradients, tf.logical_and(finite, fine))
         return loss, [g for g in gradients if g is not None], fine

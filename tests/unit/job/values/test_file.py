@@ -167,6 +167,16 @@ def test_an_override_reaches_items_of_lists():
     assert values.job.volumes[0].mount_path == "/b"
 
 
+def test_an_override_of_a_numbered_key_takes_its_place():
+    text = with_line("  training:\n    classWeight: {0: 1.0, 1: 3.0}")
+    values, problems = parse_values(
+        text, source="f", overrides=["training.classWeight.0=8"]
+    )
+    assert problems == []
+    assert values is not None
+    assert values.job.training.class_weight == {0: 8.0, 1: 3.0}
+
+
 def test_a_mistake_in_an_override_names_the_override():
     assert mistake(GOOD, "training.epochs=many") == (
         "--set training.epochs=many: job.training.epochs: got 'many', expected a whole "
@@ -320,6 +330,12 @@ def test_a_duplicate_key_is_reported_beside_other_mistakes():
     found = mistakes(text)
     assert "each key once (first in line 4)" in found[0]
     assert "job.env.A" in found[1]
+
+
+def test_two_spellings_of_a_key_are_one_key():
+    text = with_line("  training:\n    classWeight:\n      0: 1.0\n      '0': 2.0")
+    (found,) = mistakes(text)
+    assert "classWeight.0: got the key a second time" in found
 
 
 def test_thirty_mistakes_give_thirty_entries():

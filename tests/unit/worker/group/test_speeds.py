@@ -48,11 +48,11 @@ def test_a_very_slow_one_takes_some_so_that_it_is_seen_when_it_is_fast_again() -
 
 def test_all_take_the_same_until_a_speed_is_known_and_others_pass_for_fast() -> None:
     one = member(100)
-    assert one.weights(3, MEMBERS, {5: word(member(50))}) == (1.0, 0.5, 1.0)
+    assert one.weights(3, MEMBERS, {5: word(member(50))}) == (1.0, 0.5, 1.1)
     fresh = Speeds(follow=True)  # it has made no step yet
     assert one.weights(3, MEMBERS, {5: word(fresh), 8: word(member(50))}) == (
         1.0,
-        1.0,
+        1.1,
         0.5,
     )
     assert fresh.weights(3, MEMBERS, {}) == ()
@@ -61,7 +61,7 @@ def test_all_take_the_same_until_a_speed_is_known_and_others_pass_for_fast() -> 
 
 @pytest.mark.parametrize("word", [b"", b"1234567", b"\xff" * 8, b"\x7f\xf0" + bytes(6)])
 def test_a_word_that_is_no_speed_is_none(word: bytes) -> None:
-    assert member(100).weights(3, (3, 5), {5: word}) == (1.0, 1.0)
+    assert member(100).weights(3, (3, 5), {5: word}) == (1.0, 1.1)
 
 
 def test_weights_stay_while_speeds_change_a_little() -> None:
@@ -150,6 +150,20 @@ def test_one_that_got_no_batch_in_even_shares_is_tried() -> None:
     words = {n: word(member(1000)) for n in (5, 6, 7)}
     words[8] = word(Speeds(follow=True))
     weights = leader.weights(3, (3, 5, 6, 7, 8), words)
-    assert weights == (0.1, 1.0, 1.0, 1.0, 1.0)
+    assert weights == (0.1, 1.0, 1.0, 1.0, 1.1)
     plan = StepPlan(1, 0, 256, weights=weights, unit=64)
     assert dict(shares(plan, (3, 5, 6, 7, 8)))[8] == 64
+
+
+def test_a_newcomer_gets_the_only_batch_of_a_step_once_to_see_what_it_can() -> None:
+    speeds = {3: Speeds(follow=True), 5: Speeds(follow=True)}
+    records_a_second = {3: 20.0, 5: 100.0}
+    took = {3: 0, 5: 0}
+    for _ in range(50):
+        weights = speeds[3].weights(3, (3, 5), {5: word(speeds[5])})
+        plan = StepPlan(1, 0, 32, weights=weights, unit=32)
+        shared = dict(shares(plan, (3, 5)))
+        for n in (3, 5):
+            took[n] += shared.get(n, 0)
+            speeds[n].computed(shared.get(n, 0), shared.get(n, 0) / records_a_second[n])
+    assert took[5] >= 45 * 32
