@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
@@ -188,23 +188,21 @@ class Work:
         end = min(start + records, task.end)
         return StepPlan(task.lease_id, start, end, rate, held)
 
-    def after(self, plan: StepPlan, records: int) -> StepPlan:
-        """Return the plan that will follow, as far as is known."""
-        task = self.tasks.get(plan.lease_id)
-        if task is not None and plan.end < task.end:
-            end = min(plan.end + records, task.end)
-            return StepPlan(
-                task.lease_id, plan.end, end, unit=plan.unit, weights=plan.weights
-            )
-        rest = (t for t in self.unfinished() if t.lease_id != plan.lease_id)
-        following = next(rest, None)
-        if following is None:
-            return StepPlan()
-        start = self.totals[following.lease_id].reached
-        end = min(start + records, following.end)
-        return StepPlan(
-            following.lease_id, start, end, unit=plan.unit, weights=plan.weights
-        )
+    def following(self, plan: StepPlan, records: int) -> Iterator[StepPlan]:
+        """Yield the plans that will follow one, as far as tasks are known."""
+        begins = {plan.lease_id: plan.end} if plan.lease_id in self.tasks else {}
+        for task in self.unfinished():
+            begins.setdefault(task.lease_id, self.totals[task.lease_id].reached)
+        for lease_id, begin in begins.items():
+            last = self.tasks[lease_id].end
+            for start in range(begin, last, records) if records > 0 else ():
+                yield StepPlan(
+                    lease_id,
+                    start,
+                    min(start + records, last),
+                    unit=plan.unit,
+                    weights=plan.weights,
+                )
 
     def follow(self, plan: StepPlan, *, leads: bool = False) -> None:
         """Take over which tasks the group has, from the member that leads.

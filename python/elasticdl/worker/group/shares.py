@@ -6,6 +6,7 @@ and what will follow. Must not know other members, nor what the batches are for.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -16,19 +17,26 @@ from typing import Protocol
 from elasticdl.errors import BadRecordError, is_storage_away
 from elasticdl.job.tasks import SkippedRecord, Task, TaskType
 from elasticdl.model.feed.unparsed import FeedError
-from elasticdl.model.feeding import Feeder
+from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.worker.group.plan import GroupTask
 from elasticdl.worker.group.step import ShareBatches
 from elasticdl.worker.tasks.records import LoadedTask
 
 log = logging.getLogger(__name__)
 
-# Shares that are kept: of this step, of the next, and of an attempt that was given up.
-_MOST = 4
+# Shares of so many steps that follow are fed in one call: a call costs as much as a
+# hundred records.
+STEPS_AHEAD = 8
+_MOST_RECORDS = 1024  # of them, as they may be large
+# Shares that are kept: of this step, of the next, and of an attempt that was given up;
+# more of them where they are small.
+_LEAST = 4
+_MOST = 2 * STEPS_AHEAD
 # What was not read is tried again after so long.
 RETRY_SECONDS = 2.0
 
 _Key = tuple[int, int, int]
+OwnRecords = tuple[GroupTask, int, int]  # of a step: from one to before another
 
 
 class NotReadError(Exception):
@@ -80,6 +88,7 @@ class Shares:
         self._made: OrderedDict[_Key, Future[ShareBatches]] = OrderedDict()
         self._named: OrderedDict[int, Future[tuple[SkippedRecord, ...]]] = OrderedDict()
         self._task: tuple[int, LoadedTask] | None = None  # the whole one, by lease
+        self._singly = 0  # so often no more than one share is fed in a call
 
     def ask(self, task: GroupTask, start: int, end: int) -> Future[ShareBatches]:
         """Begin to read and feed records of a task, unless that has begun.
@@ -89,13 +98,70 @@ class Shares:
         key = (task.lease_id, start, end)
         if key not in self._made:
             self._made[key] = self._pool.submit(self._make, task, start, end)
-            while len(self._made) > _MOST:
-                self._made.popitem(last=False)[1].cancel()
+            self._drop()
         return self._made[key]
+
+    def _drop(self) -> None:
+        records = sum(end - start for _, start, end in self._made)
+        while len(self._made) > _LEAST:
+            if len(self._made) <= _MOST and records <= 2 * _MOST_RECORDS:
+                return
+            (_, start, end), future = self._made.popitem(last=False)
+            records -= end - start
+            future.cancel()
+
+    def ask_ahead(self, wanted: Sequence[OwnRecords]) -> None:
+        """Begin to read and feed the shares of steps that follow.
+
+        Several at once where the feed can do that, and most of them are not there yet:
+        of any other feed the next one alone, as what follows may be divided anew.
+        """
+        some = [one for one in wanted if one[1] < one[2]]
+        missing = [one for one in some if _key(one) not in self._made]
+        if missing[:1] != some[:1] and 2 * len(missing) < len(some):
+            return
+        self._singly = max(0, self._singly - 1)
+        most = 1 if self._singly else _fitting(missing)
+        if most <= 1:
+            self.ask(*wanted[0])
+            return
+        futures = [Future[ShareBatches]() for _ in missing[:most]]
+        self._made.update(zip(map(_key, missing), futures, strict=False))
+        self._pool.submit(self._make_several, missing[:most], futures)
+        self._drop()
 
     def close(self) -> None:
         """End the thread once it has made what it is at."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _make_several(
+        self, wanted: Sequence[OwnRecords], futures: Sequence[Future[ShareBatches]]
+    ) -> None:
+        """Make shares in one call of the feed, or one by one where that fails."""
+        made = self._made_together(wanted)
+        for number, future in enumerate(futures):
+            if not future.set_running_or_notify_cancel():
+                continue  # nobody asked for it in time
+            try:
+                one = made[number] if made else self._make(*wanted[number])
+            except Exception as error:  # noqa: BLE001 - raised again where it is used
+                future.set_exception(error)
+            else:
+                future.set_result(one)
+
+    def _made_together(self, wanted: Sequence[OwnRecords]) -> list[ShareBatches]:
+        """Return shares from one call of the feed; none if that is not possible."""
+        try:
+            loaded = [self._read(*one) for one in wanted]
+            found = self._feeder.together([one.records for one in loaded])
+            fed = [tuple(batches) for batches in found] if found else []
+        except Exception:  # noqa: BLE001 - each alone raises it again, where it belongs
+            return []
+        if not fed:  # not in blocks, or one of them does not parse
+            self._singly = 2 * STEPS_AHEAD
+            return []
+        pairs = zip(loaded, fed, strict=True)
+        return [_counted(one, batches, 0) for one, batches in pairs]
 
     def _make(self, task: GroupTask, start: int, end: int) -> ShareBatches:
         if start >= end:
@@ -108,11 +174,7 @@ class Shares:
             if self._whole and self._task is not None:
                 one, loaded = replace(one, index=one.index + begin), self._task[1]
             raise loaded.unparsed(one) from error
-        return ShareBatches(
-            batches,
-            len(loaded.records) + len(loaded.bad) - loaded.unplanned,
-            len(loaded.bad) + len(self._feeder.bad),
-        )
+        return _counted(loaded, batches, len(self._feeder.bad))
 
     def ask_bad(
         self, task: GroupTask, steps: Sequence[tuple[int, int]]
@@ -176,6 +238,24 @@ class Shares:
         if end == task.end:
             return replace(loaded, records=records)
         return replace(loaded, records=records, bad=(), unplanned=0)
+
+
+def _key(one: OwnRecords) -> _Key:
+    task, start, end = one
+    return task.lease_id, start, end
+
+
+def _fitting(wanted: Sequence[OwnRecords]) -> int:
+    """Return how many of the first shares are few enough records for one call."""
+    records = itertools.accumulate(end - start for _, start, end in wanted)
+    return sum(many <= _MOST_RECORDS for many in records)
+
+
+def _counted(
+    loaded: LoadedTask, batches: tuple[Batch, ...], num_unfed: int
+) -> ShareBatches:
+    read = len(loaded.records) + len(loaded.bad) - loaded.unplanned
+    return ShareBatches(batches, read, len(loaded.bad) + num_unfed)
 
 
 def _task(task: GroupTask, start: int, end: int) -> Task:

@@ -18,7 +18,12 @@ from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.plan import GroupTask, Outcome, StepPlan, share, shares
 from elasticdl.worker.group.position import GroupParts, Position
-from elasticdl.worker.group.shares import LeftError, NotReadError
+from elasticdl.worker.group.shares import (
+    STEPS_AHEAD,
+    LeftError,
+    NotReadError,
+    OwnRecords,
+)
 from elasticdl.worker.group.step import Floats, Ready, ShareBatches
 from elasticdl.worker.tasks.reports import failure, unread, with_trace
 from elasticdl.worker.trainer import BatchDone, NanLossError
@@ -83,12 +88,17 @@ class Stepping:
         return OwnShare(plan, task, batches, fits)
 
     def _ask_ahead(self, plan: StepPlan, rank: int, members: int) -> None:
+        """Ask for the own shares of the steps that follow, as far as is known."""
+        wanted: list[OwnRecords] = []
         with self._position.lock:
             work = self._position.work
-            following = work.after(plan, self._link.step_records)
-            task = work.tasks.get(following.lease_id)
-        if task is not None:
-            self._parts.shares.ask(task, *share(following, rank, members))
+            for following in work.following(plan, self._link.step_records):
+                task = work.tasks[following.lease_id]
+                wanted.append((task, *share(following, rank, members)))
+                if len(wanted) == STEPS_AHEAD:
+                    break
+        if wanted:
+            self._parts.shares.ask_ahead(wanted)
 
     def compute(self, own: OwnShare, ready: Ready) -> None:
         """Compute the own part of a step. Raises UserCodeError once that is told.

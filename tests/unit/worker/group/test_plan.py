@@ -109,10 +109,14 @@ def test_what_one_member_has_reported_another_one_reports_again() -> None:
 def test_what_is_read_ahead_is_what_comes_next(sizes, batch) -> None:
     work = Work()
     work.add(tasks(sizes))
-    while (plan := work.plan(batch)).records:
-        following = work.after(plan, batch)
+    plan = work.plan(batch)
+    for following in list(work.following(plan, batch)):
         made(work, plan)
-        assert replace(work.plan(batch), held=()) == following
+        plan = work.plan(batch)
+        assert replace(plan, held=()) == following
+    made(work, plan)
+    assert not work.plan(batch).records
+    assert not list(work.following(plan, 0))
 
 
 def test_a_plan_that_no_step_was_made_of_is_made_again() -> None:
