@@ -233,9 +233,7 @@ def try_training(
     model = definition.model
     seeds = [v.variable for v in non_trainable(model).own if is_seed(v)]
 
-    def one(
-        features: Any, labels: Any, draw: Any = 0, at: Any = -1, by: Any = 0
-    ) -> Any:
+    def one(features: Any, labels: Any, draw: Any, at: Any, by: Any) -> Any:
         # Regularisers ask the scope for the values.
         values = [(v, v.value) for v in model.trainable_variables]
         values += [(v, v.value + tf.cast(draw, v.value.dtype)) for v in seeds]
@@ -252,7 +250,15 @@ def try_training(
         reached = [tf.cast(_current(scope, v), tf.float64) for v in variables]
         return reached, added, [tf.cast(o, tf.float64) for o in _dense(out)]
 
-    traced = GraphFunction(one, reduce_retracing=True)
+    function = GraphFunction(one, reduce_retracing=True)
+
+    def traced(
+        features: Any, labels: Any, draw: int = 0, at: int = -1, by: float = 0.0
+    ) -> Any:
+        # Of tensors, or each number were traced anew.
+        scalars = (tf.constant(draw), tf.constant(at), tf.constant(by, tf.float32))
+        return function(features, labels, *scalars)
+
     tried = _tried(traced, features, labels)
     if tried is None:
         return [MEAN] * len(variables)
@@ -264,13 +270,13 @@ def try_training(
     else:
         if added[0]:
             _refuse_sums(traced, features, labels)
-        drawn = traced(features, labels, tf.constant(1))[2]
+        drawn = traced(features, labels, 1)[2]
         is_drawn = not _are_close(drawn, outputs[0], bound=bound)
         _tell_of_whole_batches(model, is_drawn=is_drawn)
 
     def shifted(at: int, by: float) -> Any:
         try:
-            again = traced(features, labels, 0, tf.constant(at), tf.constant(by))
+            again = traced(features, labels, at=at, by=by)
         except (ValueError, TypeError, tf.errors.OpError):
             # It may be a place in another one, which has no such place.
             return np.full(np.shape(reached[0][at]), np.nan)
@@ -358,8 +364,8 @@ def _refuse_sums(traced: Callable[..., Any], features: Any, labels: Any) -> None
     cut = min(rows, max(_LEAST_TRIED, rows // 3))
     few = next(_cut((features, labels), cut, rows))
     many = _repeated(few, _TIMES)
-    drawn = [traced(*few, tf.constant(draw))[1] for draw in range(_DRAWS)]
-    grown = traced(*many, tf.constant(0))[1]
+    drawn = [traced(*few, draw)[1] for draw in range(_DRAWS)]
+    grown = traced(*many)[1]
     for number, (large, *small) in enumerate(zip(grown, *drawn, strict=True), 1):
         most, much = max(abs(float(one)) for one in small), abs(float(large))
         if np.isfinite(much) and much > _TIMES / 2 * most + 1e-6:

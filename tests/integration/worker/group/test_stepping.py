@@ -54,7 +54,7 @@ def stepping_of(step, one, batches, *, records):
         shows=shows,
         skip_nan=False,
         speeds=Speeds(follow=True),
-        shares=SimpleNamespace(ask=lambda *_: made),
+        shares=SimpleNamespace(ask=lambda *_: made, ask_ahead=lambda *_: None),
     )
     place = Position(parts)
     place.work.add([GroupTask(1, 1, 0, "file", 0, records, 0)])
