@@ -36,6 +36,7 @@ class Sums(keras.layers.Layer):
         self.fast = make("fast", "float32", 100.0)
         self.drawn = make("drawn", "int32", 12345)
         self.brightest = make("brightest", "uint8", 0)
+        self.each = make("each", "float32", 0.0, shape[-1:])
 
     def call(self, inputs, training=False):
         if training:
@@ -47,7 +48,39 @@ class Sums(keras.layers.Layer):
             # A generator of one's own draws alike for each portion.
             self.drawn.assign(self.drawn.value * 1103515245 + 12345)
             self.brightest.assign(keras.ops.cast(200, "uint8"))
+            decays = 1 - 0.01 / keras.ops.arange(1.0, inputs.shape[-1] + 1.0)
+            self.each.assign(keras.ops.cast(decays, "float32") * self.each + total)
         return inputs * keras.ops.cast(self.drawn % 3 + 1, "float32")
+
+"""
+# What no portions make as their batch does, and what the first batch does not show.
+DOUBTFUL = """
+class Doubtful(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, value: self.add_weight(
+            name=name, shape=(), dtype=kind, trainable=False,
+            initializer=keras.initializers.Constant(value))
+        self.steps = make("steps", "float32", 0.0)
+        self.warmed = make("warmed", "float32", 0.0)
+        self.begun = make("begun", "float32", 0.0)
+        self.by_record = make("by_record", "float32", 0.0)
+        self.largest = make("largest", "float32", 0.0)
+        self.rare = make("rare", "int64", 0)
+
+    def call(self, inputs, training=False):
+        if training:
+            rows = keras.ops.cast(keras.ops.shape(inputs)[0], "float32")
+            n = self.steps.value + 0.0
+            self.warmed.assign(
+                keras.ops.minimum(0.99, (1 + n) / (10 + n)) * self.warmed + rows)
+            self.begun.assign(keras.ops.where(n == 0, rows, 0.9 * self.begun + rows))
+            self.by_record.assign(0.99 ** rows * self.by_record + rows)
+            self.largest.assign(
+                keras.ops.maximum(self.largest, keras.ops.max(inputs)))
+            rare = keras.ops.sum(keras.ops.cast(inputs > 1e6, "int64"))
+            self.rare.assign_add(rare)
+            self.steps.assign_add(1.0)
+        return inputs
 
 """
 # Its first batch is its mean; a moving one has the type that layers compute in.

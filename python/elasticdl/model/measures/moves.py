@@ -1,19 +1,19 @@
 """How what portions of a step make of a state variable is put together.
 
-Owns the choice between a mean and a sum, from a try of a batch, whole and in two
-portions. Called by `measures.portions`, which computes them; `worker.group.moved` puts
-portions together so. Must not know layers.
+Owns the choice between a mean and a sum, from passes over a batch and two portions of
+it. Called by `measures.portions`, which makes them; `worker.group.moved` puts portions
+together so. Must not know layers.
 
 A step makes `keeps * before + u` of a sum or a count, where the `u` of a batch is the
 sum of those of its portions: a count of records keeps all, a decayed sum a part, the
 sum of the last step nothing. Of anything else, as a moving average, the value of the
 batch is the mean of those of its portions by their records; or nearly so, as of a
-smallest value.
+smallest value. What is found has to hold from the state on that a step has made, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import enum
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# What is left of equal values, in units of their last digit.
-_LAST_DIGITS = 4
+# What single precision, and 16 bits, leave of equal values; in units of the last digit.
+_LAST_DIGITS = 8
 _LAST_DIGIT = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
+# Of how far a step moves a state, what sums in another order leave.
+_ROUNDING, _ROUNDING_16 = 1e-3, 3e-2
+# A sum is so much nearer to the batch than the mean: random numbers leave something.
+_MUCH_NEARER = 0.2
 # By how much two shares of the old value differ where the state is no such sum.
 _UNLIKE = 0.01
 # A share that has so few digits has no more: members that measure it on unlike
@@ -31,24 +35,43 @@ _UNLIKE = 0.01
 _DIGITS, _MOST_DIGITS = 4, 6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Movement:
     """How portions move a state variable together.
 
     Attributes:
         adds: By the sum of what they add; else by the mean of what they make of it.
-        keeps: How much of the old value is in the new one, where they add.
+        keeps: How much of the old value is in the new one, where they add: a number, or
+            one for each element.
     """
 
     adds: bool = False
-    keeps: float = 1.0
+    keeps: float | Array = 1.0
 
 
 MEAN = Movement()
 
 
+class Doubt(enum.StrEnum):
+    """Why portions do not make of a state what their batch makes of it."""
+
+    NONE = ""
+    NEITHER = (
+        "is neither an average nor a sum over records: a batch makes something else of "
+        "it than its portions together"
+    )
+    UNSTEADY = (
+        "adds up over records, but not always in the same way, as a count that begins "
+        "anew or a sum that is begun otherwise"
+    )
+    UNMOVED = (
+        "did not move in the batch that is tried before the first step, so that it is "
+        "not known whether it adds up over records"
+    )
+
+
 @dataclass(frozen=True)
-class Tried:
+class Pass:
     """What a step makes of a variable: with a batch, and with two portions of it."""
 
     before: Array
@@ -56,75 +79,70 @@ class Tried:
     parts: tuple[Array, Array]
     first: float  # the first portion's share of the records
 
-    def is_mean(self, last_digit: float) -> bool:
-        """Whether the batch makes the mean of its portions of it, to the last digits.
+    @property
+    def made(self) -> tuple[Array, ...]:
+        """What a batch and its portions make of it."""
+        return self.whole, *self.parts
 
-        So does what stays as it is, or is set to the same by all. `last_digit`: of 1.
-        """
-        with np.errstate(invalid="ignore"):
-            apart = np.abs(self.whole - self._mean(*self.parts))
-        size = np.abs(self.before) + np.abs(self.whole)
-        # That of the double precision in which all are compared, at least.
-        digit = max(last_digit, 2.0**-52)
-        return bool(np.all(apart <= _LAST_DIGITS * digit * size))
+    @property
+    def _all(self) -> tuple[Array, ...]:
+        return self.before, *self.made
 
-    def is_sum(self, keeps: float) -> bool:
-        """Whether portions add up rather than being averaged."""
-        whole, *parts = self._added(keeps)
-        # What begins with infinity has moved by no number, and is no sum.
-        with np.errstate(invalid="ignore"):
-            from_sum = np.abs(whole - (parts[0] + parts[1])).sum()
-            return bool(from_sum < np.abs(whole - self._mean(*parts)).sum())
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """By element whether all values are numbers."""
+        return np.asarray(np.isfinite(np.stack(self._all)).all(axis=0))
 
-    def is_by_place(self, rounding: float) -> bool:
-        """Whether portions move other places than the batch, not as parts of it."""
-        offsets = whole, *parts = self._added(1.0)
-        if not np.isfinite(offsets).all():
-            return False
-        places = [one != 0 for one in offsets]
-        if all(np.array_equal(places[0], one) for one in places[1:]):
-            return False
-        bound = rounding * np.abs(whole).max()
-        return not any(
-            np.allclose(whole, one, rtol=rounding, atol=bound)
-            for one in (self._mean(*parts), parts[0] + parts[1])
-        )
+    @property
+    def moves(self) -> bool:
+        """Whether any of them moves it."""
+        return any(not np.array_equal(self.before, one) for one in self.made)
 
-    def _added(self, keeps: float) -> list[Array]:
-        with np.errstate(invalid="ignore"):
-            return [one - keeps * self.before for one in (self.whole, *self.parts)]
+    def from_mean(self) -> float:
+        """Return how far the batch is from the mean of its portions."""
+        first, rest = self.parts
+        return self._far(self.first * first + (1 - self.first) * rest)
 
-    def _mean(self, first: Array, rest: Array) -> Array:
-        return self.first * first + (1 - self.first) * rest
+    def from_sum(self, keeps: float | Array) -> float:
+        """Return how far the batch is from the sum of what its portions add."""
+        before = np.where(self.known, self.before, 0)
+        kept = np.where(np.equal(keeps, 0), 0, keeps * before)
+        first, rest = self.parts
+        return self._far(first + rest - kept)
+
+    def rounding(self, dtype: str) -> float:
+        """Return how far equal values may be apart."""
+        known = self.known
+        moved = sum(np.abs(one - self.before)[known].sum() for one in self.made)
+        size = sum(np.abs(one)[known].sum() for one in self._all)
+        share = _ROUNDING_16 if "16" in dtype and "float" in dtype else _ROUNDING
+        return float(share * moved + _LAST_DIGITS * _last_digit(dtype) * size)
+
+    def _far(self, expected: Array) -> float:
+        known = self.known
+        return float(np.abs(self.whole - expected)[known].sum())
 
 
-def movement(
-    tried: Tried, shifted: Callable[[float], Array], *, dtype: str
-) -> Movement | None:
-    """Return how portions move a variable; None: they add to it, but not always so.
+@dataclass(frozen=True)
+class Tried:
+    """The passes that tell how a variable moves.
 
-    As a count does that begins anew beyond some number. `shifted`: what a step makes of
-    the variable where it begins so much higher.
+    Attributes:
+        first: From the values that the model begins with.
+        later: From the values that a step has made.
+        shifted: From values that are higher by so much, for two shifts; empty where
+            that cannot be computed.
+        drawn: Other random numbers make something else of the variable.
     """
-    if dtype == "bool":
-        return MEAN
-    adds = tried.is_sum(1.0)
-    if not adds and tried.is_mean(_LAST_DIGIT.get(dtype, 0.0)):
-        return MEAN
-    much, little = _shifts(dtype)
-    usual = shifted(0.0)
-    share = _share(shifted(much), usual, by=much)
-    again = _share(shifted(little), usual, by=little)
-    if share is not None and again is not None and abs(share - again) <= _UNLIKE:
-        if not tried.is_sum(share):
-            return MEAN
-        if "float" in dtype or share in (0.0, 1.0):
-            return Movement(adds=True, keeps=share)
-    return None if adds else MEAN
+
+    first: Pass
+    later: Pass
+    shifted: tuple[tuple[float, Pass], ...] = ()
+    drawn: bool = False
 
 
-def _shifts(dtype: str) -> tuple[float, float]:
-    """Return a shift that tells many digits of the share, and one much smaller."""
+def shifts(dtype: str) -> tuple[float, float]:
+    """Return a shift that tells many digits of a share, and one much smaller."""
     if dtype in ("int8", "uint8"):
         return 64.0, 8.0
     if "16" in dtype:
@@ -132,14 +150,59 @@ def _shifts(dtype: str) -> tuple[float, float]:
     return 2.0**20, 16.0
 
 
-def _share(shifted: Array, usual: Array, *, by: float) -> float | None:
-    """Return how much of a shift is left; None: not the same of all elements."""
-    with np.errstate(invalid="ignore"):
-        shares = (shifted - usual) / by
-    if not np.isfinite(shares).all() or np.ptp(shares) > _UNLIKE:
+def movement(tried: Tried, *, dtype: str) -> tuple[Movement, Doubt]:
+    """Return how portions move a variable, and whether that is all there is to it."""
+    first, later = tried.first, tried.later
+    if dtype == "bool":
+        return MEAN, Doubt.NONE
+    if not (first.moves or later.moves):
+        return MEAN, Doubt.UNMOVED
+    keeps = _keeps(tried)
+    whole = "float" in dtype or keeps is None or np.isin(keeps, (0.0, 1.0)).all()
+    if keeps is not None and whole and _adds(first, keeps):
+        if _holds(later, keeps, dtype=dtype, drawn=tried.drawn):
+            return Movement(adds=True, keeps=keeps), Doubt.NONE
+        return MEAN, Doubt.UNSTEADY
+    if any(_adds(one, 1.0) for one in (first, later)):
+        return MEAN, Doubt.UNSTEADY
+    if tried.drawn:
+        return MEAN, Doubt.NONE
+    if any(one.from_mean() > one.rounding(dtype) for one in (first, later)):
+        return MEAN, Doubt.NEITHER
+    unknown = ~(first.known | later.known) & np.isfinite(first.before)
+    return MEAN, Doubt.UNMOVED if unknown.any() else Doubt.NONE
+
+
+def _adds(one: Pass, keeps: float | Array) -> bool:
+    apart = one.from_mean()
+    return apart > 0 and one.from_sum(keeps) <= _MUCH_NEARER * apart
+
+
+def _holds(one: Pass, keeps: float | Array, *, dtype: str, drawn: bool) -> bool:
+    if drawn:
+        return _adds(one, keeps)
+    return one.from_sum(keeps) <= one.rounding(dtype)
+
+
+def _keeps(tried: Tried) -> float | Array | None:
+    """Return how much of the old value a step keeps; None: that is no steady share."""
+    found = []
+    for by, shifted in tried.shifted:
+        pairs = zip(shifted.made, tried.first.made, strict=True)
+        with np.errstate(invalid="ignore"):
+            found += [(higher - usual) / by for higher, usual in pairs]
+    if not found:
         return None
-    share = float(np.clip(np.median(shares), 0.0, 1.0))
-    if abs(np.median(shares) - share) > _UNLIKE:
+    shares = np.stack(found)
+    if not np.isfinite(shares).all() or np.ptp(shares, axis=0).max(initial=0) > _UNLIKE:
         return None
-    short = round(share, _DIGITS)
-    return short if abs(share - short) < 2e-6 else round(share, _MOST_DIGITS)
+    share = np.clip(shares[0], 0.0, 1.0)  # of the larger shift, and the whole batch
+    if np.abs(shares[0] - share).max(initial=0) > _UNLIKE:
+        return None
+    short = np.round(share, _DIGITS)
+    share = np.where(np.abs(share - short) < 2e-6, short, np.round(share, _MOST_DIGITS))
+    return float(share.flat[0]) if share.size and np.ptp(share) == 0 else share
+
+
+def _last_digit(dtype: str) -> float:
+    return _LAST_DIGIT.get(dtype, 2.0**-52)

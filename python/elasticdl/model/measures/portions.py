@@ -14,7 +14,7 @@ workers than on one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,8 +24,16 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.gaps import LEAST_RECORDS, lighter, with_gaps
-from elasticdl.model.measures.moves import MEAN, Movement, Tried, movement
+from elasticdl.model.measures.in_portions import (
+    InPortions,
+    NotTriedError,
+    cut_in_two,
+    repeated,
+    tried_in_portions,
+)
+from elasticdl.model.measures.moves import MEAN, Movement
 from elasticdl.model.measures.spread import draws, first_dimensions, spread
+from elasticdl.model.measures.state_trial import StateTrial
 from elasticdl.model.measures.unlike import num_first, unlike
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.overrides import overrides
@@ -54,13 +62,6 @@ _ADDED_ADVICE = (
 )
 
 _LATE = 1_000_000  # steps: what a loss begins with little of is whole by then
-
-# What a function gives for a batch and its two portions, and the records of these.
-_Tried = tuple[list[Any], tuple[int, int, int]]
-
-
-class _NotTriedError(Exception):
-    """The loss needs what the model gives in training alone."""
 
 
 class PortionDefinition(Protocol):
@@ -106,7 +107,7 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
             try:
                 loss = definition.training_loss(features, labels, out)
             except UserCodeError as error:
-                raise _NotTriedError(error) from error
+                raise NotTriedError(error) from error
             weight = definition.loss_divisor(labels, out)
             added[:] = definition.model.losses
             weight = tf.constant(-1.0) if weight is None else weight
@@ -129,7 +130,7 @@ def _refuse_apart(
     one: Callable[..., Any],
     features: Any,
     labels: Any,
-    tried: _Tried,
+    tried: InPortions,
     *,
     bound: float,
     sees_features: bool,
@@ -142,7 +143,7 @@ def _refuse_apart(
     rows = int(tf.nest.flatten(features)[0].shape[0])
     if rows < LEAST_RECORDS:
         times = -(-LEAST_RECORDS // rows)
-        features, labels = _repeated((features, labels), times)
+        features, labels = repeated((features, labels), times)
         rows *= times
     first = num_first(rows)
     by_record = draws(rows, first)
@@ -180,12 +181,12 @@ def _refuse_differing(
     *,
     bound: float,
     told: int = logging.DEBUG,
-) -> _Tried | None:
+) -> InPortions | None:
     """Raise UserCodeError if the loss of a batch is not that of its portions.
 
     Returns what `_tried` does.
     """
-    tried = _tried(traced, features, labels, told=told)
+    tried = tried_in_portions(traced, features, labels, told=told)
     if tried is None:
         return None
     (whole, *parts), (rows, *counts) = tried
@@ -232,34 +233,37 @@ def try_training(
     """
     model = definition.model
     seeds = [v.variable for v in non_trainable(model).own if is_seed(v)]
+    assigned: set[int] = set()  # the places of those that a step assigns
 
-    def one(features: Any, labels: Any, draw: Any, at: Any, by: Any) -> Any:
+    def one(features: Any, labels: Any, draw: Any, begins: list[Any]) -> Any:
         # Regularisers ask the scope for the values.
         values = [(v, v.value) for v in model.trainable_variables]
-        values += [(v, v.value + tf.cast(draw, v.value.dtype)) for v in seeds]
-        # One of the variables begins higher.
-        values += [
-            (v, v.value + tf.cast(tf.where(at == number, by, 0), v.value.dtype))
-            for number, v in enumerate(variables)
-            if v.dtype != "bool"
-        ]
+        # Seeds are the same for all members, so that they find the same.
+        values += [(v, tf.zeros_like(v.value) + tf.cast(draw, v.dtype)) for v in seeds]
+        values += zip(variables, begins, strict=True)
         with keras.StatelessScope(values, collect_losses=True) as scope:
             out = definition.call(features, training=True)
             definition.training_loss(features, labels, out)
             added = [tf.reduce_sum(tf.cast(one, tf.float64)) for one in model.losses]
-        reached = [tf.cast(_current(scope, v), tf.float64) for v in variables]
+        reached = [_current(scope, v) for v in variables]
+        assigned.update(
+            at for at, begin in enumerate(begins) if reached[at] is not begin
+        )
+        reached = [tf.cast(value, tf.float64) for value in reached]
         return reached, added, [tf.cast(o, tf.float64) for o in _dense(out)]
 
     function = GraphFunction(one, reduce_retracing=True)
 
     def traced(
-        features: Any, labels: Any, draw: int = 0, at: int = -1, by: float = 0.0
+        features: Any, labels: Any, draw: int = 0, begins: Sequence[Any] = ()
     ) -> Any:
+        begins = begins or [v.value for v in variables]
         # Of tensors, or each number were traced anew.
-        scalars = (tf.constant(draw), tf.constant(at), tf.constant(by, tf.float32))
-        return function(features, labels, *scalars)
+        return function(
+            features, labels, tf.constant(draw), [tf.constant(x) for x in begins]
+        )
 
-    tried = _tried(traced, features, labels)
+    tried = tried_in_portions(traced, features, labels)
     if tried is None:
         return [MEAN] * len(variables)
     found, counts = tried
@@ -273,62 +277,8 @@ def try_training(
         drawn = traced(features, labels, 1)[2]
         is_drawn = not _are_close(drawn, outputs[0], bound=bound)
         _tell_of_whole_batches(model, is_drawn=is_drawn)
-
-    def shifted(at: int, by: float) -> Any:
-        try:
-            again = traced(features, labels, at=at, by=by)
-        except (ValueError, TypeError, tf.errors.OpError):
-            # It may be a place in another one, which has no such place.
-            return np.full(np.shape(reached[0][at]), np.nan)
-        return _numpy(again[0][at])
-
-    # Portions average the statistics of Keras's own layer, as `fit` does steps.
-    averages = [
-        variable
-        for layer in layers_of(model)
-        if isinstance(layer, keras.layers.BatchNormalization)
-        for variable in (layer.moving_mean, layer.moving_variance)
-    ]
-    each = zip(variables, zip(*reached, strict=True), strict=True)
-    return [
-        MEAN
-        if any(variable is one for one in averages)
-        else _movement(variable, values, counts, partial(shifted, at))
-        for at, (variable, values) in enumerate(each)
-    ]
-
-
-def _movement(
-    variable: Any,
-    values: tuple[Any, ...],
-    counts: tuple[int, int, int],
-    shifted: Callable[[float], Any],
-) -> Movement:
-    """Return how portions move a variable, or how it comes nearest; that is told."""
-    whole, *parts = values
-    rows, *parts_rows = counts
-    before = np.asarray(variable.numpy(), np.float64)
-    tried = Tried(before, whole, (parts[0], parts[1]), first=parts_rows[0] / rows)
-    found = movement(tried, shifted, dtype=variable.dtype)
-    if found is None:
-        log.warning(
-            "State %s adds up over records, but begins anew under some condition. "
-            "Workers of strategy allReduce average what portions make of it, so that "
-            "it depends on their number; expected a moving average over records, or a "
-            "sum of which each step keeps the same share, else set strategy: local",
-            variable.path,
-        )
-    elif variable.dtype != "bool" and not found.adds and tried.is_by_place(_ROUNDING):
-        log.warning(
-            "State %s is neither an average nor a count: records change other "
-            "places of it, or by other amounts, in a batch of %d than in portions "
-            "of %d and %d. Workers of strategy allReduce average what portions "
-            "make of it, so that it depends on their number; expected a moving "
-            "average over records or a count, else set strategy: local",
-            variable.path,
-            *counts,
-        )
-    return found or MEAN
+    trial = StateTrial(variables, traced, (features, labels), reached, counts)
+    return trial.movements(assigned, model)
 
 
 def _refuse_added(
@@ -362,8 +312,8 @@ def _refuse_sums(traced: Callable[..., Any], features: Any, labels: Any) -> None
     """
     rows = int(tf.nest.flatten(features)[0].shape[0])
     cut = min(rows, max(_LEAST_TRIED, rows // 3))
-    few = next(_cut((features, labels), cut, rows))
-    many = _repeated(few, _TIMES)
+    few = next(cut_in_two((features, labels), cut, rows))
+    many = repeated(few, _TIMES)
     drawn = [traced(*few, draw)[1] for draw in range(_DRAWS)]
     grown = traced(*many)[1]
     for number, (large, *small) in enumerate(zip(grown, *drawn, strict=True), 1):
@@ -418,73 +368,6 @@ def _tell_of_whole_batches(model: keras.Model, *, is_drawn: bool) -> None:
 def _current(scope: Any, variable: Any) -> Any:
     value = scope.get_current_value(variable)
     return variable.value if value is None else value
-
-
-def _tried(
-    function: Callable[..., Any],
-    features: Any,
-    labels: Any,
-    *,
-    told: int = logging.DEBUG,
-) -> _Tried | None:
-    """Return what a function gives for a batch and two portions, and their records.
-
-    None where the batch cannot be cut, or the model takes batches of one size alone.
-    """
-    try:
-        batch = (features, labels)
-        rows = int(tf.nest.flatten(features)[0].shape[0])
-        if rows == 1:
-            batch, rows = _repeated(batch, 2), 2
-        first = num_first(rows)
-        given = [batch, *_cut(batch, first, rows)]
-        found = [function(*each) for each in given]
-    except (ValueError, TypeError, _NotTriedError, tf.errors.OpError) as error:
-        log.log(
-            told,
-            "A batch could not be computed in portions before the first step (%r), so "
-            "that it was not tried whether they train what the batch does; expected a "
-            "loss that is a mean over records, else set strategy: local",
-            error,
-        )
-        return None
-    return [tf.nest.map_structure(_numpy, each) for each in found], (
-        rows,
-        first,
-        rows - first,
-    )
-
-
-def _numpy(tensor: Any) -> Any:
-    return tensor.numpy()
-
-
-def _cut(batch: Any, first: int, rows: int) -> Iterator[Any]:
-    for start, end in ((0, first), (first, rows)):
-        yield tf.nest.map_structure(lambda t: _rows(t, start, end), batch)  # noqa: B023
-
-
-def _rows(tensor: Any, start: int, end: int) -> Any:
-    if tensor is None:
-        return None
-    if isinstance(tensor, tf.SparseTensor):
-        shape = tensor.dense_shape
-        begin = tf.concat([[start], tf.zeros_like(shape[1:])], 0)
-        size = tf.concat([[end - start], shape[1:]], 0)
-        return tf.sparse.slice(tensor, begin, size)
-    return tensor[start:end]
-
-
-def _repeated(batch: Any, times: int) -> Any:
-    return tf.nest.map_structure(lambda t: _again(t, times), batch)
-
-
-def _again(tensor: Any, times: int) -> Any:
-    if tensor is None:
-        return None
-    if isinstance(tensor, tf.SparseTensor):
-        return tf.sparse.concat(0, [tensor] * times)
-    return tf.concat([tensor] * times, 0)
 
 
 def _is_16_bits(model: keras.Model) -> bool:

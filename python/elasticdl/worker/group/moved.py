@@ -11,6 +11,8 @@ All that members do is to add up vectors of float32:
                 are sums and means of integers, also where these wrap around
     floats      the distance from where the step began, or what is added to the share
                 that a sum keeps; and the value itself
+
+and at the end by what means of integers are divided.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from elasticdl.model.variables import NamedVariable
 Floats = NDArray[np.float32]
 _FLOAT32_BYTES = 4
 _BYTE = 256
+# Bytes of so many records at most add up to numbers that float32 has exactly. Records
+# of larger steps are counted in lots.
+_MOST_RECORDS = 1 << 15
 
 
 class MovedState:
@@ -37,7 +42,7 @@ class MovedState:
         self._items = variables
         self._movements = [MEAN] * len(variables)
         self.before: list[NDArray[Any]] = []
-        self.size = sum(
+        self.size = 1 + sum(
             _width(np.dtype(item.variable.dtype)) * int(np.prod(item.shape))
             for item in variables
         )
@@ -65,6 +70,8 @@ class MovedState:
 
         `of`: records of the whole step.
         """
+        lots = np.float32(max(1, round(rows * _MOST_RECORDS / max(of, _MOST_RECORDS))))
+        total[-1] += lots
         for part, item, before, movement in self._parts(total):
             value = item.numpy().reshape(-1)
             begin = before.reshape(-1)
@@ -72,14 +79,13 @@ class MovedState:
                 part[0] += value != begin
             elif before.dtype.kind in "iu":
                 if movement.adds:
-                    kept = begin * before.dtype.type(movement.keeps)
-                    part[:] += _bytes_of(value - kept)
+                    part[:] += _bytes_of(value - _kept(begin, movement))
                 else:
-                    part[:] += np.float32(rows) * _bytes_of(_from_the_least(value))
+                    part[:] += lots * _bytes_of(_from_the_least(value))
             else:
                 times = np.float32(1 if movement.adds else rows / _scale(of))
                 with np.errstate(over="ignore"):
-                    part[0] += times * _added(value, begin, movement.keeps)
+                    part[0] += times * _added(value, begin, movement)
                     part[1] += times * value.astype(np.float32)
 
     def apply(self, total: Floats, rows: float, *, of: int) -> None:
@@ -90,11 +96,11 @@ class MovedState:
                 reached = np.logical_xor(begin, part[0] > 0)
             elif before.dtype.kind in "iu":
                 if movement.adds:
-                    kept = begin * before.dtype.type(movement.keeps)
-                    reached = kept + _integers(part, 1).astype(before.dtype)
+                    added = _integers(part, 1).astype(before.dtype)
+                    reached = _kept(begin, movement) + added
                 else:
-                    found = _integers(part, round(rows)).astype(before.dtype)
-                    reached = _from_the_least(found)
+                    found = _integers(part, round(float(total[-1])))
+                    reached = _from_the_least(found.astype(before.dtype))
             else:
                 divisor = np.float32(1 if movement.adds else rows / _scale(of))
                 moved, values = part / divisor
@@ -113,6 +119,14 @@ class MovedState:
             found.append((part, item, before, movement))
             at = end
         return found
+
+
+def _kept(before: NDArray[Any], movement: Movement) -> NDArray[Any]:
+    """Return what a step keeps of old values; nothing also of what is no number."""
+    keeps = np.asarray(movement.keeps).reshape(-1)
+    wide = before if before.dtype.kind in "iu" else _wide(before)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(keeps == 0, 0, wide * keeps.astype(wide.dtype))
 
 
 def _width(dtype: np.dtype[Any]) -> int:
@@ -168,7 +182,9 @@ def _scale(records: int) -> float:
     return float(2 ** max(0, records - 1).bit_length())
 
 
-def _added(value: NDArray[Any], before: NDArray[Any], keeps: float) -> NDArray[Any]:
+def _added(
+    value: NDArray[Any], before: NDArray[Any], movement: Movement
+) -> NDArray[Any]:
     """Return what a portion added to the share of the old value that is kept.
 
     Of what keeps all that is how far it moved: what stays as it is does so to the last
@@ -176,7 +192,7 @@ def _added(value: NDArray[Any], before: NDArray[Any], keeps: float) -> NDArray[A
     has no distance.
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        kept = _wide(before) * keeps if keeps else 0.0
+        kept = _kept(before, movement)
         found = np.where(np.isfinite(kept), _wide(value) - kept, 0.0)
         return found.astype(np.float32)
 
@@ -190,13 +206,12 @@ def _reached(
     began with a very large number, the mean of values is exact, and that of distances
     is not.
     """
-    begin = _wide(before)
     with np.errstate(invalid="ignore", over="ignore"):
+        kept = _kept(before, movement)
         if movement.adds:
-            kept = begin * movement.keeps if movement.keeps else np.zeros_like(begin)
             return np.where(np.isfinite(kept), kept + moved, values)
-        far = (np.abs(values) < np.abs(moved)) | ~np.isfinite(begin)
-        return np.where(far, values, begin + moved)
+        far = (np.abs(values) < np.abs(moved)) | ~np.isfinite(kept)
+        return np.where(far, values, kept + moved)
 
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:

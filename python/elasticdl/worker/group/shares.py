@@ -210,7 +210,7 @@ class Shares:
         while True:
             try:
                 return self._read(task, start, end)
-            except Exception as error:
+            except BaseException as error:
                 failed += not is_storage_away(error)
                 if isinstance(error, BadRecordError) or failed >= self._tries:
                     raise NotReadError from error

@@ -76,7 +76,7 @@ class Stepping:
         except LeftError:
             return None
         except NotReadError as error:
-            why = cast("Exception", error.__cause__)
+            why = cast("BaseException", error.__cause__)
             self._end(unread(_task(task), why, parts.describe))
         except Exception as error:  # noqa: BLE001 - border: the user's feed and reader
             self._fail(task, error)

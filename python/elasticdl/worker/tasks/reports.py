@@ -73,7 +73,7 @@ def failure(
     )
 
 
-def unread(task: Task, error: Exception, describe: Describe) -> TaskReport:
+def unread(task: Task, error: BaseException, describe: Describe) -> TaskReport:
     """Return the report of a task whose records cannot be read.
 
     Fatal for a bad record, which is as bad the next time; anything else may be over

@@ -348,11 +348,12 @@ class TaskStream:
     def _load_or_report(self, task: Task) -> LoadedTask | None:
         try:
             return self._load(task)
-        except Exception as error:  # noqa: BLE001 - border: a custom reader's code
+        except BaseException as error:  # noqa: BLE001 - border: a custom reader's code
+            # A cancellation, say, of a data base client: this thread leases on.
             self._not_read(task, error)
         return None
 
-    def _not_read(self, task: Task, error: Exception) -> None:
+    def _not_read(self, task: Task, error: BaseException) -> None:
         report = unread(task, error, self._describe)
         if is_storage_away(error):
             text = report.error

@@ -17,7 +17,8 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.model.definition import load_definition
 from elasticdl.model.feeding import Feeder
 from elasticdl.model.measures import portions
-from elasticdl.model.state import non_trainable
+from elasticdl.model.measures.in_portions import tried_in_portions
+from elasticdl.model.state import non_trainable, seed_for_worker
 from elasticdl.worker.group.plan import StepPlan, Work, share
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep, ShareBatches
@@ -37,7 +38,14 @@ from tests.integration.worker.matrix import (
 from tests.integration.worker.matrix_optimizers import USUAL
 from tests.integration.worker.matrix_product import cross
 from tests.integration.worker.matrix_texts import FEEDS, PER_WORD, SPARSE_LOSS
-from tests.integration.worker.own_layers import BEGINS, CONSTANTS, COUNTS, QUEUE, SUMS
+from tests.integration.worker.own_layers import (
+    BEGINS,
+    CONSTANTS,
+    COUNTS,
+    DOUBTFUL,
+    QUEUE,
+    SUMS,
+)
 
 BY_NAME = {case.name: case for case in AS_KERAS}
 LOSS = "keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction='{}')"
@@ -384,8 +392,60 @@ def test_state_that_is_written_by_place_is_named(module, data, caplog):
     Member(module(case, "allReduce", BATCH, data), data, None)
     said = [one.getMessage() for one in caplog.records if "State " in one.message]
     assert len(said) == 2
-    assert "/keys is neither an average nor a count" in said[0]
-    assert "/at adds up over records, but begins anew" in said[1]  # after the last
+    assert "/keys is neither an average nor a sum" in "".join(said)
+    assert "/at adds up over records, but not always" in "".join(said)  # at the end
+
+
+def test_state_of_which_portions_make_something_else_is_named(module, data, caplog):
+    """And never adds up by a share of the old value that holds for one step alone."""
+    case = Case("doubtful", before=DOUBTFUL, layers=middle("Doubtful()"))
+    member = Member(module(case, "allReduce", 3, data), data, None)
+    said = dict(
+        one.getMessage().split(" ")[1:3] for one in caplog.records
+        if "State " in one.message
+    )  # fmt: skip
+    assert {name.rpartition("/")[2]: word for name, word in said.items()} == {
+        "warmed": "adds",
+        "by_record": "adds",
+        "largest": "is",
+        "rare": "did",
+    }
+    for start in range(0, RECORDS, BATCH):
+        together([member], data[start : start + BATCH])
+    moved = non_trainable(member.module.model).moved_together
+    values = {item.name.rpartition("/")[2]: item.numpy() for item in moved}
+    assert values["steps"] == -(-RECORDS // BATCH)
+    assert 0 < values["begun"] < 10 * BATCH
+
+
+@pytest.mark.parametrize("batch", range(3))
+def test_members_find_the_same_whatever_their_own_random_numbers_are(
+    module, data, batch
+):
+    noisy = """
+class Noisy(keras.layers.Layer):
+    def build(self, shape):
+        self.drop = keras.layers.Dropout(0.5)
+        self.mean = self.add_weight(
+            name="mean", shape=(), initializer="zeros", trainable=False)
+
+    def call(self, inputs, training=False):
+        if training:
+            found = keras.ops.mean(self.drop(inputs, training=True) - 0.5)
+            self.mean.assign(0.9 * self.mean + 0.1 * found)
+        return inputs
+
+"""
+    case = Case("noisy", before=noisy, layers=middle("Noisy()"))
+    found = set()
+    for worker in range(4):
+        made, feeder = module(case, "allReduce", BATCH, data)
+        seed_for_worker(non_trainable(made.model), worker)
+        few = next(feeder.batches(data[batch * BATCH : (batch + 1) * BATCH]))
+        moved = [v.variable for v in non_trainable(made.model).moved_together]
+        (one,) = portions.try_training(made, moved, few.features, few.labels)
+        found.add(one.adds)
+    assert len(found) == 1
 
 
 def test_a_count_that_begins_anew_beyond_a_number_is_named(module, data, caplog):
@@ -393,7 +453,7 @@ def test_a_count_that_begins_anew_beyond_a_number_is_named(module, data, caplog)
     case = Case("anew", before=STARTS_ANEW, layers=middle("Sums()"))
     Member(module(case, "allReduce", BATCH, data), data, None)
     (said,) = [one.getMessage() for one in caplog.records if "State " in one.message]
-    assert "/fast adds up over records, but begins anew" in said
+    assert "/fast adds up over records, but not always" in said
 
 
 @pytest.mark.parametrize("before", ["", "keras.layers.Dropout(0.5),\n        "])
@@ -466,5 +526,5 @@ def test_a_batch_that_cannot_be_cut_is_told_also_where_its_error_has_no_text(cap
         raise ValueError
 
     rows = tf.zeros([4, 2])
-    assert portions._tried(refuses, rows, rows, told=logging.WARNING) is None
+    assert tried_in_portions(refuses, rows, rows, told=logging.WARNING) is None
     assert "could not be computed in portions" in caplog.text

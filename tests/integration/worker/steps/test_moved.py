@@ -114,3 +114,24 @@ def test_a_mean_over_portions_is_one_of_their_values(dtype, begin, made, mean):
         moved.add(total, 6, of=12)
     moved.apply(total, 12, of=12)
     assert float(variable.numpy()) == pytest.approx(mean, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "rows"),
+    [
+        ("int64", -1, (70_001,)),
+        ("int64", -1, (35_000, 35_001)),
+        ("int64", -1, (4_097,) * 17),
+        ("int32", -1, (80_001, 80_001, 3)),
+        ("int64", 2**62 + 12345, (16_777_216,)),
+    ],
+)
+def test_integers_stay_as_they_are_in_steps_of_very_many_records(dtype, value, rows):
+    variable = keras.Variable(np.array(value, dtype), dtype=dtype, trainable=False)
+    moved = MovedState([NamedVariable("none_yet", variable)])
+    moved.begin()
+    total = np.zeros(moved.size, np.float32)
+    for number in rows:
+        moved.add(total, number, of=sum(rows))
+    moved.apply(total, sum(rows), of=sum(rows))
+    assert int(variable.numpy()) == value

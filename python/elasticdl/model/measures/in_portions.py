@@ -1,0 +1,91 @@
+"""A function of a batch, tried on the batch and on two portions of it.
+
+Owns how batches are cut. Called by `measures.portions` and `measures.state_trial`. Must
+not know what is compared.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from elasticdl.model.measures.unlike import num_first
+
+log = logging.getLogger(__name__)
+
+# What a function gives for a batch and its two portions, and the records of these.
+InPortions = tuple[list[Any], tuple[int, int, int]]
+
+
+class NotTriedError(Exception):
+    """The loss needs what the model gives in training alone."""
+
+
+def tried_in_portions(
+    function: Callable[..., Any],
+    features: Any,
+    labels: Any,
+    *,
+    told: int = logging.DEBUG,
+) -> InPortions | None:
+    """Return what a function gives for a batch and two portions, and their records.
+
+    None where the batch cannot be cut, or the model takes batches of one size alone.
+    """
+    try:
+        batch = (features, labels)
+        rows = int(tf.nest.flatten(features)[0].shape[0])
+        if rows == 1:
+            batch, rows = repeated(batch, 2), 2
+        first = num_first(rows)
+        given = [batch, *cut_in_two(batch, first, rows)]
+        found = [function(*each) for each in given]
+    except (ValueError, TypeError, NotTriedError, tf.errors.OpError) as error:
+        log.log(
+            told,
+            "A batch could not be computed in portions before the first step (%r), so "
+            "that it was not tried whether they train what the batch does; expected a "
+            "loss that is a mean over records, else set strategy: local",
+            error,
+        )
+        return None
+    return [tf.nest.map_structure(_numpy, each) for each in found], (
+        rows,
+        first,
+        rows - first,
+    )
+
+
+def _numpy(tensor: Any) -> Any:
+    return tensor.numpy()
+
+
+def cut_in_two(batch: Any, first: int, rows: int) -> Iterator[Any]:
+    for start, end in ((0, first), (first, rows)):
+        yield tf.nest.map_structure(lambda t: _rows(t, start, end), batch)  # noqa: B023
+
+
+def _rows(tensor: Any, start: int, end: int) -> Any:
+    if tensor is None:
+        return None
+    if isinstance(tensor, tf.SparseTensor):
+        shape = tensor.dense_shape
+        begin = tf.concat([[start], tf.zeros_like(shape[1:])], 0)
+        size = tf.concat([[end - start], shape[1:]], 0)
+        return tf.sparse.slice(tensor, begin, size)
+    return tensor[start:end]
+
+
+def repeated(batch: Any, times: int) -> Any:
+    return tf.nest.map_structure(lambda t: _again(t, times), batch)
+
+
+def _again(tensor: Any, times: int) -> Any:
+    if tensor is None:
+        return None
+    if isinstance(tensor, tf.SparseTensor):
+        return tf.sparse.concat(0, [tensor] * times)
+    return tf.concat([tensor] * times, 0)
