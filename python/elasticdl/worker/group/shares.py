@@ -144,7 +144,7 @@ class Shares:
                 continue  # nobody asked for it in time
             try:
                 one = made[number] if made else self._make(*wanted[number])
-            except Exception as error:  # noqa: BLE001 - raised again where it is used
+            except BaseException as error:  # noqa: BLE001 - raised where it is used
                 future.set_exception(error)
             else:
                 future.set_result(one)
@@ -155,7 +155,7 @@ class Shares:
             loaded = [self._read(*one) for one in wanted]
             found = self._feeder.together([one.records for one in loaded])
             fed = [tuple(batches) for batches in found] if found else []
-        except Exception:  # noqa: BLE001 - each alone raises it again, where it belongs
+        except BaseException:  # noqa: BLE001 - each alone raises it, where it belongs
             return []
         if not fed:  # not in blocks, or one of them does not parse
             self._singly = 2 * STEPS_AHEAD

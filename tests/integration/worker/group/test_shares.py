@@ -182,3 +182,20 @@ def test_records_that_cannot_be_read_are_told_where_they_are_needed(shares):
     with pytest.raises(NotReadError) as told:
         torn.result(30)
     assert isinstance(told.value.__cause__, BadRecordError)
+
+
+def test_a_feed_that_exits_is_told_where_its_records_are_needed(shares, monkeypatch):
+    """Whoever waits for them would wait for ever."""
+    one, feeder = shares(lines())
+    one.ask(TASK, 0, SIZE).result(30)
+
+    def exits(*_):
+        raise SystemExit("the feed ends the process")
+
+    monkeypatch.setattr(feeder, "together", exits)
+    monkeypatch.setattr(feeder, "batches", exits)
+    ahead = [(TASK, 12, 18), (TASK, 24, 30)]
+    one.ask_ahead(ahead)
+    for own in ahead:
+        with pytest.raises(SystemExit):
+            one.ask(*own).result(30)
