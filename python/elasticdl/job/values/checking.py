@@ -68,13 +68,14 @@ def validate(tree: Mapping[str, Any]) -> ValuesFile:
         raise ValueError("kind is missing")
     if _misplaced(tree):
         raise ValueError("a key stands at the wrong level")
-    if _has_twins(tree):
-        raise ValueError("a key stands there twice")
     plain = json.loads(json.dumps(tree, default=str))
     clean = fields.as_read(ValuesFile, plain)
-    return ValuesFile.model_validate_json(
+    values = ValuesFile.model_validate_json(
         json.dumps(clean), strict=True, by_alias=True, by_name=False
     )
+    if _has_twins(tree):
+        raise ValueError("a key stands there twice")
+    return values
 
 
 def _has_twins(tree: Any) -> bool:
