@@ -181,7 +181,7 @@ class GroupMaker:
         whole = LocalState(
             definition.model, optimizer, definition.optimizer_json(), rate=rate
         )
-        state = MemberState(definition.model, optimizer)
+        state = MemberState(definition.model, optimizer, step.moved)
         checkpoints = LocalCheckpoints(
             whole,
             wanted=lambda: life.heartbeat.latest.local_snapshot,

@@ -26,8 +26,9 @@ _LAST_DIGITS = 8
 _LAST_DIGIT = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
 # Of how far a step moves a state, what sums in another order leave.
 _ROUNDING, _ROUNDING_16 = 1e-3, 3e-2
-# A sum is so much nearer to the batch than the mean: random numbers leave something.
-_MUCH_NEARER = 0.2
+# A sum is so much nearer to the batch than the mean, or the other way round: random
+# numbers leave something.
+_MUCH_NEARER = 0.5
 # By how much two shares of the old value differ where the state is no such sum.
 _UNLIKE = 0.01
 # A share that has so few digits has no more: members that measure it on unlike
@@ -63,6 +64,14 @@ class Doubt(enum.StrEnum):
     UNSTEADY = (
         "adds up over records, but not always in the same way, as a count that begins "
         "anew or a sum that is begun otherwise"
+    )
+    RANDOM = (
+        "depends so much on random numbers that it is not known whether it adds up "
+        "over records"
+    )
+    UNTRIED = (
+        "was not tried before the first step, since the model takes no portions of a "
+        "batch, so that it is not known whether it adds up over records"
     )
     UNMOVED = (
         "did not move in the batch that is tried before the first step, so that it is "
@@ -132,13 +141,14 @@ class Tried:
         later: From the values that a step has made.
         shifted: From values that are higher by so much, for two shifts; empty where
             that cannot be computed.
-        drawn: Other random numbers make something else of the variable.
+        drawn: What other random numbers make of it; the mean of several, if they make
+            something else.
     """
 
     first: Pass
     later: Pass
     shifted: tuple[tuple[float, Pass], ...] = ()
-    drawn: bool = False
+    drawn: Pass | None = None
 
 
 def shifts(dtype: str) -> tuple[float, float]:
@@ -153,24 +163,35 @@ def shifts(dtype: str) -> tuple[float, float]:
 def movement(tried: Tried, *, dtype: str) -> tuple[Movement, Doubt]:
     """Return how portions move a variable, and whether that is all there is to it."""
     first, later = tried.first, tried.later
-    if dtype == "bool":
-        return MEAN, Doubt.NONE
     if not (first.moves or later.moves):
         return MEAN, Doubt.UNMOVED
-    keeps = _keeps(tried)
-    whole = "float" in dtype or keeps is None or np.isin(keeps, (0.0, 1.0)).all()
-    if keeps is not None and whole and _adds(first, keeps):
-        if _holds(later, keeps, dtype=dtype, drawn=tried.drawn):
+    keeps = share_kept(tried, dtype=dtype)
+    if tried.drawn is not None:
+        return _of_random(tried.drawn, later, keeps)
+    if keeps is not None and _adds(first, keeps):
+        if later.from_sum(keeps) <= later.rounding(dtype):
             return Movement(adds=True, keeps=keeps), Doubt.NONE
         return MEAN, Doubt.UNSTEADY
     if any(_adds(one, 1.0) for one in (first, later)):
         return MEAN, Doubt.UNSTEADY
-    if tried.drawn:
-        return MEAN, Doubt.NONE
     if any(one.from_mean() > one.rounding(dtype) for one in (first, later)):
         return MEAN, Doubt.NEITHER
     unknown = ~(first.known | later.known) & np.isfinite(first.before)
     return MEAN, Doubt.UNMOVED if unknown.any() else Doubt.NONE
+
+
+def _of_random(
+    drawn: Pass, later: Pass, keeps: float | Array | None
+) -> tuple[Movement, Doubt]:
+    """Return what is nearer, and whether that is far from certain."""
+    share = 1.0 if keeps is None else keeps
+    ways = [(one.from_sum(share), one.from_mean()) for one in (drawn, later)]
+    adds = ways[0][0] < ways[0][1]
+    if adds and (keeps is None or ways[1][0] >= ways[1][1]):
+        return MEAN, Doubt.UNSTEADY
+    near, far = sorted(ways[0])
+    doubt = Doubt.RANDOM if near > _MUCH_NEARER * far else Doubt.NONE
+    return Movement(adds=True, keeps=share) if adds else MEAN, doubt
 
 
 def _adds(one: Pass, keeps: float | Array) -> bool:
@@ -178,14 +199,11 @@ def _adds(one: Pass, keeps: float | Array) -> bool:
     return apart > 0 and one.from_sum(keeps) <= _MUCH_NEARER * apart
 
 
-def _holds(one: Pass, keeps: float | Array, *, dtype: str, drawn: bool) -> bool:
-    if drawn:
-        return _adds(one, keeps)
-    return one.from_sum(keeps) <= one.rounding(dtype)
+def share_kept(tried: Tried, *, dtype: str) -> float | Array | None:
+    """Return how much of the old value a step keeps; None: that is no steady share.
 
-
-def _keeps(tried: Tried) -> float | Array | None:
-    """Return how much of the old value a step keeps; None: that is no steady share."""
+    Integers keep all or nothing: parts of them are rounded.
+    """
     found = []
     for by, shifted in tried.shifted:
         pairs = zip(shifted.made, tried.first.made, strict=True)
@@ -198,6 +216,8 @@ def _keeps(tried: Tried) -> float | Array | None:
         return None
     share = np.clip(shares[0], 0.0, 1.0)  # of the larger shift, and the whole batch
     if np.abs(shares[0] - share).max(initial=0) > _UNLIKE:
+        return None
+    if "float" not in dtype and not np.isin(share := np.round(share, 2), (0, 1)).all():
         return None
     short = np.round(share, _DIGITS)
     share = np.where(np.abs(share - short) < 2e-6, short, np.round(share, _MOST_DIGITS))

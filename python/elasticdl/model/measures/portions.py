@@ -31,9 +31,9 @@ from elasticdl.model.measures.in_portions import (
     repeated,
     tried_in_portions,
 )
-from elasticdl.model.measures.moves import MEAN, Movement
+from elasticdl.model.measures.moves import Movement
 from elasticdl.model.measures.spread import draws, first_dimensions, spread
-from elasticdl.model.measures.state_trial import StateTrial
+from elasticdl.model.measures.state_trial import StateTrial, untried
 from elasticdl.model.measures.unlike import num_first, unlike
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.overrides import overrides
@@ -249,7 +249,6 @@ def try_training(
         assigned.update(
             at for at, begin in enumerate(begins) if reached[at] is not begin
         )
-        reached = [tf.cast(value, tf.float64) for value in reached]
         return reached, added, [tf.cast(o, tf.float64) for o in _dense(out)]
 
     function = GraphFunction(one, reduce_retracing=True)
@@ -265,7 +264,7 @@ def try_training(
 
     tried = tried_in_portions(traced, features, labels)
     if tried is None:
-        return [MEAN] * len(variables)
+        return untried(variables, assigned, model)
     found, counts = tried
     reached, added, outputs = zip(*found, strict=True)
     bound = _ROUNDING_16 if _is_16_bits(model) else _ROUNDING

@@ -8,25 +8,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
 from elasticdl.model.measures.in_portions import tried_in_portions
 from elasticdl.model.measures.moves import (
     MEAN,
+    Array,
     Doubt,
     Movement,
     Pass,
     Tried,
     movement,
+    share_kept,
     shifts,
 )
 from elasticdl.model.state import layers_of
 
 log = logging.getLogger(__name__)
+
+
+# Of a larger variable so many elements are looked at, those that move among them.
+_MOST_ELEMENTS = 1 << 17
+# Other random numbers are drawn so often: what they leave of a mean shrinks.
+_DRAWS = 4
+# Variables that are shifted alone, at most: each takes passes of its own.
+_MOST_ALONE = 16
+
+_Few = list[dict[int, Array]]  # by variable, of a batch and its two portions
 
 
 class StateTrial:
@@ -44,85 +58,155 @@ class StateTrial:
         self._variables = variables
         self._traced, self._batch = traced, batch
         self._first = counts[1] / counts[0]
-        self._passes = [v.numpy() for v in variables], list(reached)
-        self._later: tuple[list[Any], list[Any]] = [], []
-        self._drawn = list(reached[0])
+        self._begins = [v.numpy() for v in variables]
+        self._reached = reached
+        self._places: dict[int, NDArray[np.int64] | None] = {}
 
     def movements(
         self, assigned: Collection[int], model: keras.Model
     ) -> list[Movement]:
         """Return by variable how portions move it; what is in doubt is told."""
         found = [MEAN] * len(self._variables)
-        known = {id(variable) for variable in _averages(model)}
-        asked = [at for at in sorted(assigned) if id(self._variables[at]) not in known]
+        asked = _asked(self._variables, assigned, model)
         if not asked:
             return found
-        self._make()
-        together = self._shifted(set(asked))
+        whole = [np.asarray(value) for value in self._reached[0]]
+        for at in asked:
+            self._places[at] = _places(self._begins[at], whole[at])
+        before, reached = self._begins, self._few(self._reached)
+        drawn = self._drawn(before, reached)
+        later = self._drawn(whole, self._from(whole)) if len(drawn) > 1 else []
+        later = later or [self._from(whole)]
+        together = self._shifted(asked)
+        alone = 0
         for at in asked:
             variable = self._variables[at]
-            found[at], doubt = movement(self._tried(at, together), dtype=variable.dtype)
-            if doubt is Doubt.UNSTEADY:
+            first = self._pass(at, before, reached)
+            tried = Tried(
+                first,
+                self._mean(at, whole, later) or first,
+                self._of_shifted(at, together),
+                self._mean(at, before, drawn) if self._is_drawn(at, drawn) else None,
+            )
+            if share_kept(tried, dtype=variable.dtype) is None and alone < _MOST_ALONE:
                 # What it adds may follow from other state, as from a codebook.
-                alone = self._tried(at, self._shifted({at}))
-                found[at], doubt = movement(alone, dtype=variable.dtype)
+                alone += 1
+                by_itself = self._of_shifted(at, self._shifted([at]))
+                tried = replace(tried, shifted=by_itself)
+            found[at], doubt = movement(tried, dtype=variable.dtype)
+            if np.ndim(found[at].keeps) and self._places[at] is not None:
+                found[at], doubt = MEAN, Doubt.UNSTEADY  # others are not known
             if doubt:
                 _tell(variable, doubt)
         return found
 
-    def _make(self) -> None:
-        """Make the passes that begin where a step ends, or draw other numbers."""
-        before, reached = self._passes
-        whole = [
-            np.asarray(value).astype(old.dtype)
-            for value, old in zip(reached[0], before, strict=True)
-        ]
-        self._later = whole, self._from(whole)
-        drawn = self._from(before, draw=1)
-        self._drawn = drawn[0] if drawn else self._drawn
-
-    def _shifted(self, places: Collection[int]) -> list[list[Any]]:
+    def _shifted(self, places: Collection[int]) -> list[_Few]:
         """Return what is made of the values if these are higher, for two shifts."""
         found = []
         for number in range(2):
-            begins = list(self._passes[0])
+            begins = list(self._begins)
             for at in places:
                 by = shifts(self._variables[at].dtype)[number]
                 begins[at] = _higher(begins[at], by)
             found.append(self._from(begins))
         return found
 
-    def _tried(self, at: int, shifted: Sequence[list[Any]]) -> Tried:
-        """Return what was found of a variable."""
-        first = self._pass(at, *self._passes)
-        before, later = self._later
+    def _of_shifted(
+        self, at: int, shifted: Sequence[_Few]
+    ) -> tuple[tuple[float, Pass], ...]:
         by = shifts(self._variables[at].dtype)
-        return Tried(
-            first,
-            self._pass(at, before, later) if later else first,
-            tuple(
-                (much, self._pass(at, self._passes[0], passes))
-                for much, passes in zip(by, shifted, strict=True)
-                if passes
-            ),
-            not np.allclose(self._drawn[at], first.whole, rtol=1e-5, equal_nan=True),
+        pairs = zip(by, shifted, strict=True)
+        return tuple(
+            (much, self._pass(at, self._begins, made)) for much, made in pairs if made
         )
 
-    def _from(self, begins: Sequence[Any], *, draw: int = 0) -> list[Any]:
+    def _drawn(self, begins: Sequence[Any], usual: _Few) -> list[_Few]:
+        """Return what several draws make of these values; one if all make the same."""
+        other = self._from(begins, draw=1)
+        found = [made for made in (usual, other) if made]
+        if not any(self._is_drawn(at, found) for at in self._places):
+            return found[:1]
+        draws = range(2, 1 + _DRAWS)
+        return found + [m for n in draws if (m := self._from(begins, draw=n))]
+
+    def _is_drawn(self, at: int, drawn: Sequence[_Few]) -> bool:
+        first, *others = (made[0][at] for made in drawn)
+        return not all(
+            np.allclose(one, first, rtol=1e-5, equal_nan=True) for one in others
+        )
+
+    def _mean(
+        self, at: int, begins: Sequence[Any], drawn: Sequence[_Few]
+    ) -> Pass | None:
+        """Return the mean of what several draws make of a variable."""
+        passes = [self._pass(at, begins, made) for made in drawn if made]
+        if not passes:
+            return None
+        whole, *parts = (
+            np.mean(np.stack(values), axis=0)
+            for values in zip(*(one.made for one in passes), strict=True)
+        )
+        return replace(passes[0], whole=whole, parts=(parts[0], parts[1]))
+
+    def _from(self, begins: Sequence[Any], *, draw: int = 0) -> _Few:
         """Return what is made of these values; nothing if that cannot be computed."""
         function = partial(self._traced, draw=draw, begins=begins)
         tried = tried_in_portions(function, *self._batch)
-        return [one[0] for one in tried[0]] if tried else []
+        return self._few([one[0] for one in tried[0]]) if tried else []
 
-    def _pass(self, at: int, before: Sequence[Any], reached: Sequence[Any]) -> Pass:
-        whole, *parts = (np.asarray(one[at], np.float64) for one in reached)
-        begin = np.asarray(before[at]).astype(np.float64)
+    def _few(self, reached: Sequence[Sequence[Any]]) -> _Few:
+        return [
+            {at: self._elements(at, one[at]) for at in self._places} for one in reached
+        ]
+
+    def _elements(self, at: int, value: Any) -> Array:
+        places = self._places[at]
+        flat = np.asarray(value).reshape(-1)
+        return (flat if places is None else flat[places]).astype(np.float64)
+
+    def _pass(self, at: int, begins: Sequence[Any], reached: _Few) -> Pass:
+        whole, *parts = (one[at] for one in reached)
+        begin = self._elements(at, begins[at])
         return Pass(begin, whole, (parts[0], parts[1]), self._first)
 
 
+def untried(
+    variables: Sequence[Any], assigned: Collection[int], model: keras.Model
+) -> list[Movement]:
+    """Return how portions move variables where none could be tried; that is told."""
+    for at in _asked(variables, assigned, model):
+        _tell(variables[at], Doubt.UNTRIED)
+    return [MEAN] * len(variables)
+
+
+def _asked(
+    variables: Sequence[Any], assigned: Collection[int], model: keras.Model
+) -> list[int]:
+    """Return the places of variables of which it is not known how portions move them.
+
+    Of flags it is, and of the statistics of Keras's own layer, which portions average.
+    """
+    known = {id(variable) for variable in _averages(model)}
+    return [
+        at
+        for at in sorted(assigned)
+        if variables[at].dtype != "bool" and id(variables[at]) not in known
+    ]
+
+
+def _places(before: Any, whole: Any) -> NDArray[np.int64] | None:
+    """Return which elements are looked at; None: all of them."""
+    size = before.size
+    if size <= _MOST_ELEMENTS:
+        return None
+    half = _MOST_ELEMENTS // 2
+    moved = np.flatnonzero(before.reshape(-1) != whole.reshape(-1))
+    return np.union1d(
+        moved[:: -(-moved.size // half) or 1], np.arange(0, size, -(-size // half))
+    )
+
+
 def _higher(value: Any, by: float) -> Any:
-    if value.dtype.kind == "b":
-        return value
     with np.errstate(over="ignore"):
         return (value + value.dtype.type(by)).astype(value.dtype)
 

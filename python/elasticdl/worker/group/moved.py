@@ -17,6 +17,7 @@ and at the end by what means of integers are divided.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,6 +56,21 @@ class MovedState:
     def moves_by(self, movements: Sequence[Movement]) -> None:
         """Take by variable how portions move it together."""
         self._movements = list(movements)
+
+    def described(self) -> bytes:
+        """Return how portions move the variables, for another member."""
+        found = [(m.adds, np.asarray(m.keeps).tolist()) for m in self._movements]
+        return json.dumps(found).encode()
+
+    def take(self, described: bytes) -> None:
+        """Take how portions move the variables from the member whose state this is.
+
+        Its own trial may have had another batch, or other random numbers.
+        """
+        self._movements = [
+            Movement(adds, keeps if isinstance(keeps, float) else np.asarray(keeps))
+            for adds, keeps in json.loads(described)
+        ]
 
     def begin(self) -> None:
         """Note the values: each attempt at the next step begins with them."""

@@ -22,18 +22,23 @@ from elasticdl.errors import UserCodeError
 from elasticdl.model.optimizer_variables import variables_of
 from elasticdl.model.state import is_seed, non_trainable
 from elasticdl.model.variables import assign, trainable_variables, view
+from elasticdl.worker.group.moved import MovedState
 from elasticdl.worker.group.plan import Work
 
-_LENGTH = 8  # bytes of the number before each of the two texts
+_LENGTH = 8  # bytes of the number before each of the texts
 
 
 class MemberState:
     """All variables of a model and its optimizer."""
 
     def __init__(
-        self, model: keras.Model, optimizer: keras.optimizers.Optimizer
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        moved: MovedState,
     ) -> None:
-        """Take a built model and its built optimizer."""
+        """Take a built model, its built optimizer, and how steps move the state."""
+        self._moves = moved
         state = non_trainable(model)
         self._moved = {id(item.variable) for item in state.moved_together}
         # Each member's own, but for counters, which steps move alike.
@@ -70,6 +75,7 @@ class MemberState:
         return [
             *(memoryview(text) for text in _with_length(said)),
             *(memoryview(text) for text in _with_length(work.encoded())),
+            *(memoryview(text) for text in _with_length(self._moves.described())),
             *(array.data.cast("B") for array in arrays if array.size),
         ]
 
@@ -99,6 +105,7 @@ class MemberState:
         """
         said, at = _text(raw, 0)
         position, at = _text(raw, at)
+        moves, at = _text(raw, at)
         theirs = [
             (name, dtype, tuple(shape)) for name, dtype, shape in json.loads(said)
         ]
@@ -115,6 +122,7 @@ class MemberState:
             array = np.frombuffer(raw, dtype, int(np.prod(shape, dtype=int)), at)
             assign(variable, array.reshape(shape))
             at += array.nbytes
+        self._moves.take(moves)
         return Work.decoded(position)
 
 

@@ -119,7 +119,7 @@ class GroupStep:
         """
         self._definition = definition
         self._optimizer = optimizer
-        self._moved = MovedState(moved)
+        self.moved = MovedState(moved)
         self.variables = list(definition.model.trainable_variables)
         self._frozen = [v.variable for v in non_trainable(definition.model).frozen]
         self._shares_memory = keeps_no_gradient(optimizer, self.variables)
@@ -152,8 +152,8 @@ class GroupStep:
         """
         self._gradient.trace([], [features, labels])
         refuse_uneven(self._definition, features, labels)
-        self._moved.moves_by(
-            try_training(self._definition, self._moved.variables, features, labels)
+        self.moved.moves_by(
+            try_training(self._definition, self.moved.variables, features, labels)
         )
         self.num_gradients = sum(_room(v.shape) for v in self._with_gradient)
         self.begin()
@@ -161,11 +161,11 @@ class GroupStep:
     @property
     def size(self) -> int:
         """Floats of the vector that members exchange."""
-        return self.num_gradients + self._moved.size + _COUNTS
+        return self.num_gradients + self.moved.size + _COUNTS
 
     def begin(self) -> None:
         """Note the moved state: each attempt at the next step begins with it."""
-        self._moved.begin()
+        self.moved.begin()
 
     @property
     def ends(self) -> list[int]:
@@ -200,7 +200,7 @@ class GroupStep:
 
         for number, batch in enumerate(share.batches):
             # Each portion begins alike, so that it does not matter whose it is.
-            self._moved.rewind()
+            self.moved.rewind()
             rows = batch.num_records
             self._under_way = _Portion(
                 total, rows, of, number == 0, hand_out if number == last else None
@@ -213,7 +213,7 @@ class GroupStep:
                 del parts
             finally:
                 self._under_way = None
-            self._moved.add(state, rows, of=of)
+            self.moved.add(state, rows, of=of)
             total[-5] += float(loss) * weight
             total[-4] += weight
             total[-3] += rows
@@ -233,7 +233,7 @@ class GroupStep:
         if self._whole is None:
             raise RuntimeError("the optimizer's scale is taken off summed gradients")
         (batch,) = share.batches
-        self._moved.rewind()
+        self.moved.rewind()
         loss = self._whole.apply(batch.features, batch.labels)
         self._look_at_variables()
         self.begin()
@@ -266,7 +266,7 @@ class GroupStep:
             bad=round(bad),
         )
         if outcome.skipped:
-            self._moved.rewind()
+            self.moved.rewind()
             return outcome
         sums = _uncopied(summed[: self.num_gradients])
         if weights == of and self._shares_memory:
@@ -274,7 +274,7 @@ class GroupStep:
         else:
             self._apply_sums(sums, tf.constant(of / weights, tf.float32))
         self._look_at_variables()
-        self._moved.apply(summed[self.num_gradients : -_COUNTS], rows, of=of)
+        self.moved.apply(summed[self.num_gradients : -_COUNTS], rows, of=of)
         self.begin()
         return outcome
 
@@ -287,7 +287,7 @@ class GroupStep:
     @property
     def state_before(self) -> list[NDArray[Any]]:
         """The float state and the counters before the step under way."""
-        return self._moved.before
+        return self.moved.before
 
     @property
     def _with_gradient(self) -> list[Any]:

@@ -23,7 +23,7 @@ class Member:
             least_floats=1,
         )
         self.handed = []  # buckets of the last share, and what each one had
-        self.state = MemberState(module.model, module.optimizer)
+        self.state = MemberState(module.model, module.optimizer, self.step.moved)
         self.work = Work()
 
     def trace(self, features, labels):

@@ -5,6 +5,7 @@ compares with `fit`: what cannot be equal is refused before the first step.
 """
 
 import dataclasses
+import json
 import logging
 
 import numpy as np
@@ -18,6 +19,7 @@ from elasticdl.model.definition import load_definition
 from elasticdl.model.feeding import Feeder
 from elasticdl.model.measures import portions
 from elasticdl.model.measures.in_portions import tried_in_portions
+from elasticdl.model.measures.moves import MEAN as AVERAGED
 from elasticdl.model.state import non_trainable, seed_for_worker
 from elasticdl.worker.group.plan import StepPlan, Work, share
 from elasticdl.worker.group.state import MemberState
@@ -418,6 +420,70 @@ def test_state_of_which_portions_make_something_else_is_named(module, data, capl
     assert 0 < values["begun"] < 10 * BATCH
 
 
+@pytest.mark.parametrize("drop", ["", "keras.layers.Dropout(0.3), "])
+def test_sums_of_what_random_layers_leave_add_up(module, data, drop, caplog):
+    """So do decayed ones that begin with anything, and follow from other state."""
+    text = """
+class Active(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, value, shape: self.add_weight(
+            name=name, shape=shape, dtype=kind, trainable=False,
+            initializer=keras.initializers.Constant(value))
+        self.active = make("active", "int64", 0, ())
+        self.energy = make("energy", "float32", 100.0, ())
+        self.total = make("total", "float32", 0.0, shape[-1:])
+
+    def call(self, inputs, training=False):
+        if training:
+            near = keras.ops.abs(inputs - keras.ops.cast(self.active, "float32") % 2)
+            self.energy.assign(0.9 * self.energy + keras.ops.sum(near))
+            self.active.assign_add(
+                keras.ops.sum(keras.ops.cast(inputs > 0, "int64")))
+            self.total.assign_add(keras.ops.sum(inputs ** 2, 0))
+        return inputs
+
+"""
+    case = Case("active", before=text, layers=middle(f"{drop}Active()"))
+    member = Member(module(case, "allReduce", BATCH, data), data, None)
+    moves = member.step.moved
+    found = {
+        variable.path.rpartition("/")[2]: tuple(one)
+        for variable, one in zip(
+            moves.variables, json.loads(moves.described()), strict=True
+        )
+    }
+    assert found == {"active": (True, 1), "energy": (True, 0.9), "total": (True, 1)}
+    assert not [one for one in caplog.records if "State " in one.message]
+
+
+def test_a_newcomer_moves_state_as_the_member_does_whose_state_it_takes(module, data):
+    """Its own trial may have had another batch, or other random numbers."""
+    one, other = [
+        Member(module(SUMMING, "allReduce", BATCH, data), data, None) for _ in range(2)
+    ]
+    other.step.moved.moves_by([AVERAGED] * len(other.step.moved.variables))
+    states = [
+        MemberState(m.module.model, m.module.optimizer, m.step.moved)
+        for m in (one, other)
+    ]
+    states[1].take(b"".join(states[0].copied(Work(), one.step.state_before)))
+    other.step.begin()
+    for start in range(0, RECORDS - BATCH, BATCH):
+        together([one, other], data[start : start + BATCH])
+    assert_equal(one.module.model, other.module.model, SUMMING)
+
+
+def test_state_of_a_model_that_takes_one_size_of_batches_is_named(module, data, caplog):
+    text = COUNTS.replace(
+        "        if training:", "        inputs = tf.ensure_shape(inputs, (8, None))\n"
+        "        if training:", 1
+    )  # fmt: skip
+    case = Case("of one size", before=text, layers=middle("Counts()"))
+    Member(module(case, "allReduce", BATCH, data), data, None)
+    said = [one.getMessage() for one in caplog.records if "State " in one.message]
+    assert [one for one in said if "/seen was not tried" in one]
+
+
 @pytest.mark.parametrize("batch", range(3))
 def test_members_find_the_same_whatever_their_own_random_numbers_are(
     module, data, batch
@@ -494,7 +560,8 @@ def test_state_of_any_type_is_told_apart_and_goes_to_a_newcomer(module, data):
     ]
     together([one], data[:BATCH])
     states = [
-        (MemberState(m.module.model, m.module.optimizer), m.step) for m in (one, other)
+        (MemberState(m.module.model, m.module.optimizer, m.step.moved), m.step)
+        for m in (one, other)
     ]
 
     def digests():

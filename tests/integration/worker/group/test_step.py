@@ -378,7 +378,7 @@ def test_a_state_is_handed_out_uncopied_and_stays_while_steps_go_on(
         return one.state.copied(Work(), one.step.state_before)
 
     given, again = state(), state()
-    first = 4  # what is before the variables
+    first = 6  # what is before the variables
     assert np.shares_memory(*(np.frombuffer(s[first], "u1") for s in (given, again)))
     before = b"".join(given)
     for features, labels in batches_of(3):

@@ -29,7 +29,7 @@ def test_heartbeats_do_not_wait_for_a_state_that_is_handed_out(members):
             asks.join(30)
             return super().copied(work, moved)
 
-    state = Asked(one.module.model, one.module.optimizer)
+    state = Asked(one.module.model, one.module.optimizer, one.step.moved)
     place = Position(SimpleNamespace(state=state, step=one.step))
     place.work.add([GroupTask(1, 1, 0, "file", 0, 8, 0)])
     assert one.state.take(b"".join(place.state())) == place.work
