@@ -55,7 +55,7 @@ class Member:
         batch = example_batch()
         self._step.trace(batch.features, batch.labels)
         self._share = ShareBatches([batch], BATCH)
-        self._state = MemberState(made.model, made.optimizer)
+        self._state = MemberState(made.model, made.optimizer, self._step.moved)
         self._work = Work()
         self.group = Group(
             me,
