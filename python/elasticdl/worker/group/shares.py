@@ -121,7 +121,9 @@ class Shares:
         if missing[:1] != some[:1] and 2 * len(missing) < len(some):
             return
         self._singly = max(0, self._singly - 1)
-        most = 1 if self._singly else _fitting(missing)
+        # Only a feed that runs in blocks makes several; others would be read in vain.
+        blocks = self._feeder.plan_name == "block" and not self._singly
+        most = _fitting(missing) if blocks else 1
         if most <= 1:
             self.ask(*wanted[0])
             return
