@@ -32,7 +32,6 @@ from elasticdl.model.state import layers_of
 
 log = logging.getLogger(__name__)
 
-
 # Of a larger variable so many elements are looked at, those that move among them.
 _MOST_ELEMENTS = 1 << 17
 # Other random numbers are drawn so often: what they leave of a mean shrinks.
@@ -75,8 +74,9 @@ class StateTrial:
             self._places[at] = _places(self._begins[at], whole[at])
         before, reached = self._begins, self._few(self._reached)
         drawn = self._drawn(before, reached)
-        later = self._drawn(whole, self._from(whole)) if len(drawn) > 1 else []
-        later = later or [self._from(whole)]
+        later = [self._from(whole)]
+        if len(drawn) > 1 and later[0]:
+            later = self._drawn(whole, later[0])
         together = self._shifted(asked)
         alone = 0
         for at in asked:
@@ -121,7 +121,10 @@ class StateTrial:
         )
 
     def _drawn(self, begins: Sequence[Any], usual: _Few) -> list[_Few]:
-        """Return what several draws make of these values; one if all make the same."""
+        """Return what several draws make of these values; one if all make the same.
+
+        `usual`: what the first one makes.
+        """
         other = self._from(begins, draw=1)
         found = [made for made in (usual, other) if made]
         if not any(self._is_drawn(at, found) for at in self._places):

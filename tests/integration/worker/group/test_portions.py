@@ -456,6 +456,26 @@ class Active(keras.layers.Layer):
     assert not [one for one in caplog.records if "State " in one.message]
 
 
+def test_state_of_which_no_second_step_can_be_tried_refuses_no_model(module, data):
+    """Beside random numbers: it may have to be what it is in the first step."""
+    text = """
+class Strict(keras.layers.Layer):
+    def build(self, shape):
+        self.seen = self.add_weight(
+            name="seen", shape=(), initializer="zeros", trainable=False)
+        self.drop = keras.layers.Dropout(0.5)
+
+    def call(self, inputs, training=False):
+        if training:
+            tf.debugging.assert_less(self.seen.value, 1.0)
+            self.seen.assign_add(keras.ops.sum(self.drop(inputs ** 2, training=True)))
+        return inputs
+
+"""
+    case = Case("strict", before=text, layers=middle("Strict()"))
+    assert Member(module(case, "allReduce", BATCH, data), data, None).step.moved.size
+
+
 def test_a_newcomer_moves_state_as_the_member_does_whose_state_it_takes(module, data):
     """Its own trial may have had another batch, or other random numbers."""
     one, other = [
