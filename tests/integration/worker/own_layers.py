@@ -83,6 +83,57 @@ class Doubtful(keras.layers.Layer):
         return inputs
 
 """
+# Sums of what layers before leave, one that decays and does not begin at 0.
+ACTIVE = """
+class Active(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, value, shape: self.add_weight(
+            name=name, shape=shape, dtype=kind, trainable=False,
+            initializer=keras.initializers.Constant(value))
+        self.active = make("active", "int64", 0, ())
+        self.energy = make("energy", "float32", 100.0, ())
+        self.total = make("total", "float32", 0.0, shape[-1:])
+
+    def call(self, inputs, training=False):
+        if training:
+            near = keras.ops.abs(inputs - keras.ops.cast(self.active, "float32") % 2)
+            self.energy.assign(0.9 * self.energy + keras.ops.sum(near))
+            self.active.assign_add(
+                keras.ops.sum(keras.ops.cast(inputs > 0, "int64")))
+            self.total.assign_add(keras.ops.sum(inputs ** 2, 0))
+        return inputs
+
+"""
+# No second step can be computed from what a first one makes.
+STRICT = """
+class Strict(keras.layers.Layer):
+    def build(self, shape):
+        self.seen = self.add_weight(
+            name="seen", shape=(), initializer="zeros", trainable=False)
+        self.drop = keras.layers.Dropout(0.5)
+
+    def call(self, inputs, training=False):
+        if training:
+            tf.debugging.assert_less(self.seen.value, 1.0)
+            self.seen.assign_add(keras.ops.sum(self.drop(inputs ** 2, training=True)))
+        return inputs
+
+"""
+# A moving average of noise.
+NOISY = """
+class Noisy(keras.layers.Layer):
+    def build(self, shape):
+        self.drop = keras.layers.Dropout(0.5)
+        self.mean = self.add_weight(
+            name="mean", shape=(), initializer="zeros", trainable=False)
+
+    def call(self, inputs, training=False):
+        if training:
+            found = keras.ops.mean(self.drop(inputs, training=True) - 0.5)
+            self.mean.assign(0.9 * self.mean + 0.1 * found)
+        return inputs
+
+"""
 # Its first batch is its mean; a moving one has the type that layers compute in.
 BEGINS = """
 class Begins(keras.layers.Layer):

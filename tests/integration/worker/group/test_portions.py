@@ -41,11 +41,14 @@ from tests.integration.worker.matrix_optimizers import USUAL
 from tests.integration.worker.matrix_product import cross
 from tests.integration.worker.matrix_texts import FEEDS, PER_WORD, SPARSE_LOSS
 from tests.integration.worker.own_layers import (
+    ACTIVE,
     BEGINS,
     CONSTANTS,
     COUNTS,
     DOUBTFUL,
+    NOISY,
     QUEUE,
+    STRICT,
     SUMS,
 )
 
@@ -423,27 +426,7 @@ def test_state_of_which_portions_make_something_else_is_named(module, data, capl
 @pytest.mark.parametrize("drop", ["", "keras.layers.Dropout(0.3), "])
 def test_sums_of_what_random_layers_leave_add_up(module, data, drop, caplog):
     """So do decayed ones that begin with anything, and follow from other state."""
-    text = """
-class Active(keras.layers.Layer):
-    def build(self, shape):
-        make = lambda name, kind, value, shape: self.add_weight(
-            name=name, shape=shape, dtype=kind, trainable=False,
-            initializer=keras.initializers.Constant(value))
-        self.active = make("active", "int64", 0, ())
-        self.energy = make("energy", "float32", 100.0, ())
-        self.total = make("total", "float32", 0.0, shape[-1:])
-
-    def call(self, inputs, training=False):
-        if training:
-            near = keras.ops.abs(inputs - keras.ops.cast(self.active, "float32") % 2)
-            self.energy.assign(0.9 * self.energy + keras.ops.sum(near))
-            self.active.assign_add(
-                keras.ops.sum(keras.ops.cast(inputs > 0, "int64")))
-            self.total.assign_add(keras.ops.sum(inputs ** 2, 0))
-        return inputs
-
-"""
-    case = Case("active", before=text, layers=middle(f"{drop}Active()"))
+    case = Case("active", before=ACTIVE, layers=middle(f"{drop}Active()"))
     member = Member(module(case, "allReduce", BATCH, data), data, None)
     moves = member.step.moved
     found = {
@@ -458,21 +441,7 @@ class Active(keras.layers.Layer):
 
 def test_state_of_which_no_second_step_can_be_tried_refuses_no_model(module, data):
     """Beside random numbers: it may have to be what it is in the first step."""
-    text = """
-class Strict(keras.layers.Layer):
-    def build(self, shape):
-        self.seen = self.add_weight(
-            name="seen", shape=(), initializer="zeros", trainable=False)
-        self.drop = keras.layers.Dropout(0.5)
-
-    def call(self, inputs, training=False):
-        if training:
-            tf.debugging.assert_less(self.seen.value, 1.0)
-            self.seen.assign_add(keras.ops.sum(self.drop(inputs ** 2, training=True)))
-        return inputs
-
-"""
-    case = Case("strict", before=text, layers=middle("Strict()"))
+    case = Case("strict", before=STRICT, layers=middle("Strict()"))
     assert Member(module(case, "allReduce", BATCH, data), data, None).step.moved.size
 
 
@@ -508,21 +477,7 @@ def test_state_of_a_model_that_takes_one_size_of_batches_is_named(module, data, 
 def test_members_find_the_same_whatever_their_own_random_numbers_are(
     module, data, batch
 ):
-    noisy = """
-class Noisy(keras.layers.Layer):
-    def build(self, shape):
-        self.drop = keras.layers.Dropout(0.5)
-        self.mean = self.add_weight(
-            name="mean", shape=(), initializer="zeros", trainable=False)
-
-    def call(self, inputs, training=False):
-        if training:
-            found = keras.ops.mean(self.drop(inputs, training=True) - 0.5)
-            self.mean.assign(0.9 * self.mean + 0.1 * found)
-        return inputs
-
-"""
-    case = Case("noisy", before=noisy, layers=middle("Noisy()"))
+    case = Case("noisy", before=NOISY, layers=middle("Noisy()"))
     found = set()
     for worker in range(4):
         made, feeder = module(case, "allReduce", BATCH, data)
