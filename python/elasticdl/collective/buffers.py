@@ -27,6 +27,7 @@ from elasticdl.collective import wire
 from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.lent_vectors import (
     CACHE_LINE,
+    LentValues,
     Reader,
     Vectors,
     aligned_zeros,
@@ -49,6 +50,19 @@ Floats = NDArray[np.float32]
 _ALIGNED = CACHE_LINE // 4  # floats: parts begin at cache lines
 _COPY = struct.Struct("!QQQ")
 _NUMBER = np.dtype(">u8")  # of a member
+
+
+# A piece that came in a frame or is the own, or one where its member has it.
+Values = Floats | LentValues
+
+
+class StaleError(RpcError):
+    """A member has written over values that it lent."""
+
+    def __init__(self, member: int, why: str) -> None:
+        """Take the member's number, and what is wrong."""
+        super().__init__(why)
+        self.member = member
 
 
 @dataclass(frozen=True)
@@ -165,19 +179,29 @@ class Buffers:
             return self._before[1]
         return self._memory.result
 
-    def add(self, step: int, part: int, pieces: tuple[Floats, ...]) -> Floats:
-        """Return the sum of all members' pieces of a part, as all will have it."""
+    def add(self, step: int, part: int, pieces: Sequence[Values]) -> Floats:
+        """Return the sum of all members' pieces of a part, as all will have it.
+
+        Raises StaleError where a member has written over a piece that it lent.
+        """
         if self._adding != step:
             self._adding = step
             self._vectors.rewrite(self._memory.result)
         begin, end = self._memory.bounds[part]
         total = self._memory.result[begin:end]
-        if len(pieces) == 1:
-            np.copyto(total, pieces[0])
+        first, *others = map(_values, pieces)
+        if not others:
+            np.copyto(total, first)
             return total
-        np.add(pieces[0], pieces[1], out=total)
-        for piece in pieces[2:]:
+        np.add(first, others[0], out=total)
+        for piece in others[1:]:
             np.add(total, piece, out=total)
+        for member, piece in zip(self.round.members, pieces, strict=True):
+            if isinstance(piece, LentValues):
+                try:
+                    piece.check()
+                except RpcError as error:
+                    raise StaleError(member, str(error)) from error
         self._encoding.round(total, begin)
         return total
 
@@ -289,6 +313,10 @@ class Buffers:
             part = memory.result[begin:end]
         if place:
             _expect(head, 0)
+            if is_piece:
+                # Added where it is: one pass over memory less.
+                lent = memory.lent.look(place, len(part))
+                return Piece(head.step, head.part, lent)
             memory.lent.read(place, part)
         else:
             self._read_values(memory, member, connection, head, part)
@@ -389,6 +417,10 @@ def _expect(head: wire.Head, size: int) -> None:
             f"got {head.data_bytes} bytes of {head.kind.name.lower()}; expected "
             f"{size}: do all workers have the same model?"
         )
+
+
+def _values(piece: Values) -> Floats:
+    return piece.values if isinstance(piece, LentValues) else piece
 
 
 def _bytes(array: Floats) -> memoryview:

@@ -24,7 +24,13 @@ from functools import partial
 from typing import Protocol
 
 from elasticdl.collective import wire
-from elasticdl.collective.buffers import Buffers, Floats, RoundMemory
+from elasticdl.collective.buffers import (
+    Buffers,
+    Floats,
+    RoundMemory,
+    StaleError,
+    Values,
+)
 from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.entering import Entering, Entrant
 from elasticdl.collective.links import Door, Listener
@@ -377,11 +383,15 @@ class Group:
                 self._wake.notify_all()
                 self._sponsoring.joined(self._buffers.round.members)
 
-    def _add(self, step: int, part: int, pieces: tuple[Floats, ...]) -> None:
+    def _add(self, step: int, part: int, pieces: tuple[Values, ...]) -> None:
         entered = self._participant.round
         if entered is None:
             return
-        total = self._buffers.add(step, part, pieces)
+        try:
+            total = self._buffers.add(step, part, pieces)
+        except StaleError as error:
+            self._lost(entered.number, error.member, str(error))
+            return
         self._carry_out(self._participant.added(step, entered.number, part, total))
 
     # -- newcomers ---------------------------------------------------------------------

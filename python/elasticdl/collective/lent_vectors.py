@@ -18,7 +18,7 @@ import socket
 import struct
 import threading
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,20 @@ class _LentVector:
     def number(self) -> NDArray[np.uint64] | None:
         memory = self.memory()
         return None if memory is None else _number(memory)
+
+
+@dataclass(frozen=True)
+class LentValues:
+    """Values in the memory of another process, to be checked after they were read."""
+
+    values: Floats
+    memory: Bytes = field(repr=False)
+    number: int  # of the vector as it was lent
+
+    def check(self) -> None:
+        """Raise RpcError if other values were written since these were lent."""
+        if _number(self.memory)[0] != self.number:
+            raise RpcError("the values that were lent are other ones by now")
 
 
 class Vectors:
@@ -156,9 +170,15 @@ class Reader:
 
     def read(self, place: bytes, out: Floats) -> None:
         """Copy the values of another process. Raises RpcError if they are not there."""
+        lent = self.look(place, len(out))
+        np.copyto(out, lent.values)
+        lent.check()
+
+    def look(self, place: bytes, size: int) -> LentValues:
+        """Return so many values where they are. Raises RpcError if they are not."""
         try:
-            pid, fd, size, token, number, begin = _PLACE.unpack(place)
-            memory = self._borrowed.data(Lent(pid, fd, size, token))
+            pid, fd, total, token, number, begin = _PLACE.unpack(place)
+            memory = self._borrowed.data(Lent(pid, fd, total, token))
         except OSError as error:
             # The round breaks. Where not only the owner is gone, this process asks for
             # messages in the next one.
@@ -167,15 +187,13 @@ class Reader:
             raise RpcError(f"lent memory cannot be read: {error}") from error
         except (struct.error, OverflowError) as error:
             raise RpcError(f"lent memory cannot be read: {error}") from error
-        values = memory[_NUMBER_BYTES + begin :][: out.nbytes]
-        if values.size != out.nbytes or begin % 4:
+        values = memory[_NUMBER_BYTES + begin :][: 4 * size]
+        if values.size != 4 * size or begin % 4:
             raise RpcError(
                 f"got {values.size} bytes of lent memory at {begin}; expected "
-                f"{out.nbytes}"
+                f"{4 * size}"
             )
-        np.copyto(out, values.view(np.float32))
-        if _number(memory)[0] != number:
-            raise RpcError("the values that were lent are other ones by now")
+        return LentValues(values.view(np.float32), memory, number)
 
 
 def aligned_zeros(size: int) -> Floats:

@@ -10,8 +10,16 @@ from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.group import Group
 from elasticdl.collective.lent_vectors import Vectors
 from elasticdl.collective.links import Door
-from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
+from elasticdl.collective.messages import (
+    Apply,
+    Begin,
+    Broken,
+    Compute,
+    Round,
+    Take,
+)
 from elasticdl.job.spec.kinds import Compression
+from elasticdl.tensor.lent_memory import can_lend
 
 SIZE = 100_003
 ROUNDED = 100_000  # gradients; the rest are counts
@@ -129,3 +137,43 @@ def test_all_members_have_the_same_sums(
         size = sum(np.abs(gradient(n, step)) for n in numbers)
         assert (np.abs(summed - exact) <= rounding * size).all()
         assert (summed[ROUNDED:] == exact[ROUNDED:].astype(np.float32)).all()
+
+
+@pytest.mark.skipif(not can_lend(), reason="anonymous memory files")
+def test_a_piece_that_its_member_wrote_over_ends_the_round() -> None:
+    vectors = {number: Vectors(lends=True) for number in (0, 1)}
+    groups = {
+        number: Group(
+            number,
+            Nothing(),
+            ends=ENDS,
+            door=Door("secret", vectors=vectors[number]),
+            most_state_bytes=100,
+        )
+        for number in (0, 1)
+    }
+    addresses = {n: f"127.0.0.1:{group.port}" for n, group in groups.items()}
+    for group in groups.values():
+        group.enter(Round(1, (0, 1), (1, 1), begins=True), addresses)
+    begun = {number: until_compute(group) for number, group in groups.items()}
+    mine = vectors[0].new(SIZE)
+    groups[0].computed(begun[0].step, begun[0].round, mine)
+    vectors[0].rewrite(mine)
+    groups[1].computed(begun[1].step, begun[1].round, gradient(1, 0))
+    told = groups[1].next(20)
+    for group in groups.values():
+        group.close()
+    assert told == Broken(1, 0)
+
+
+def until_compute(group: Group) -> Compute:
+    while True:
+        match group.next(20):
+            case Compute() as order:
+                return order
+            case Begin():
+                group.began()
+            case Take():
+                group.applied()
+            case None:
+                raise AssertionError("nothing to do for 20 s")

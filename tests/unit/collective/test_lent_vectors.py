@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from elasticdl.collective import wire
-from elasticdl.collective.buffers import Buffers
+from elasticdl.collective.buffers import Buffers, StaleError
 from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.lent_vectors import CACHE_LINE, Reader, Vectors
 from elasticdl.collective.messages import Piece, Round
@@ -151,4 +151,17 @@ def test_a_place_comes_without_values(vectors, ends) -> None:
     with pytest.raises(RpcError, match="expected 0"):
         buffers.read(memory, 0, other, head, meta)
     fine = replace(head, data_bytes=0)
-    assert not buffers.read(memory, 0, other, fine, meta).data.any()
+    assert not buffers.read(memory, 0, other, fine, meta).data.values.any()
+
+
+def test_a_piece_is_added_where_its_member_has_it(vectors, reader) -> None:
+    buffers = Buffers(1, (64,), Encoding(), 100, vectors)
+    buffers.enter(Round(1, (0, 1), (1, 1)))
+    theirs, mine = vectors.new(64), np.full(32, 2.0, np.float32)
+    lent = reader.look(vectors.place(theirs[32:]), 32)
+    theirs[:] = 1.0
+    assert (buffers.add(0, 1, (lent, mine)) == 3.0).all()
+    vectors.rewrite(theirs)
+    with pytest.raises(StaleError, match="other ones by now") as told:
+        buffers.add(0, 1, (lent, mine))
+    assert told.value.member == 0

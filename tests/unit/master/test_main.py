@@ -155,6 +155,7 @@ def stopped_once_it_serves(job_dir: JobDir, number: int, **more: str) -> list[st
         env={
             **os.environ,
             **environ(job_dir, master=address, platform=server.address),
+            "GRPC_VERBOSITY": "ERROR",  # as both platforms have it
             **more,
         },
         stderr=subprocess.PIPE,

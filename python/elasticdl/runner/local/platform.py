@@ -318,6 +318,8 @@ class LocalPlatform:
         if folders := list(filter(None, path)):
             given["PYTHONPATH"] = os.pathsep.join(folders)
         return {
+            # As in a pod: gRPC prints a line for each peer that goes.
+            "GRPC_VERBOSITY": "ERROR",
             **given,
             "PYTHONUNBUFFERED": "1",  # what user code prints must survive a SIGKILL
             **launch.env,
