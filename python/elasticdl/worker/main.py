@@ -28,6 +28,7 @@ from elasticdl.errors import (
     RpcError,
     UserCodeError,
     exit_code_of,
+    is_storage_away,
 )
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.in_force import in_force
@@ -53,6 +54,7 @@ log = logging.getLogger("elasticdl.worker.main")
 _TURN_SECONDS = 0.0005
 # How long one call waits for a task while another worker makes the data.
 _DATA_WAIT_SECONDS = 0.5
+_RETRY_SECONDS = 2.0  # after records that were not read, as those of a share
 
 
 def run() -> int:
@@ -203,9 +205,21 @@ def _sample(
     *,
     patient: bool,
 ) -> RecordSample | None:
-    """Return some records; None if there are none, or the job is over."""
+    """Return some records; None if there are none, or the job is over.
+
+    Raises what a reader raises `tasks.maxFailures` times, as for any other records.
+    """
+    failed = 0
     while not life.leaving.is_set():
-        sample = readers.sample(DATA_OF_JOB[spec.type], spec.training.batch_size)
+        try:
+            sample = readers.sample(DATA_OF_JOB[spec.type], spec.training.batch_size)
+        except Exception as error:  # whatever the user's own reader raises
+            failed += not is_storage_away(error)
+            if failed >= spec.tasks.max_failures or not early.run(_DATA_WAIT_SECONDS):
+                raise
+            log.warning("The first records were not read, trying again: %r", error)
+            life.leaving.wait(_RETRY_SECONDS)
+            continue
         if sample is not None or not patient or not early.run(_DATA_WAIT_SECONDS):
             return sample
         # A wait that the master cut short must not become a busy loop.

@@ -24,7 +24,7 @@ class Table:
     def read_records(self, task):
         if os.path.exists(PLACE + "/away"):
             raise OSError(errno.ESTALE, "the volume is away")
-        if task.start >= 32:
+        if task.start >= {since}:
             try:
                 os.close(os.open(PLACE + "/failed", os.O_CREAT | os.O_EXCL))
             except FileExistsError:
@@ -58,8 +58,8 @@ def custom_model():
 def reading(job, tmp_path):
     """Makes a job whose records come from a reader of the module's own."""
 
-    def make(name, *, strategy, epochs=3, error="RuntimeError"):
-        code = READER.format(place=str(tmp_path), error=error)
+    def make(name, *, strategy, epochs=3, error="RuntimeError", since=32):
+        code = READER.format(place=str(tmp_path), error=error, since=since)
         return job(
             name,
             strategy=strategy,
@@ -92,6 +92,14 @@ def test_a_reader_that_fails_once_fails_no_job(reading, tmp_path, strategy, erro
     check_whole(one, report)
     if strategy == "allReduce":
         assert report.records == 3 * 84  # none of them again
+
+
+def test_a_reader_that_fails_at_the_first_records_fails_no_job(reading, tmp_path):
+    one = reading("once-first", strategy="local", since=0)
+    report = one.finish()
+    assert (tmp_path / "failed").exists()
+    check_whole(one, report)
+    assert "The first records were not read" in one.log_text("worker", 0)
 
 
 def test_a_member_may_leave_while_the_data_is_away(reading, tmp_path):
