@@ -194,8 +194,8 @@ class Buffers:
             np.copyto(total, first)
             return total
         np.add(first, others[0], out=total)
-        for piece in others[1:]:
-            np.add(total, piece, out=total)
+        for other in others[1:]:
+            np.add(total, other, out=total)
         for member, piece in zip(self.round.members, pieces, strict=True):
             if isinstance(piece, LentValues):
                 try:

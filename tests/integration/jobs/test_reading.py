@@ -4,6 +4,7 @@ import signal
 import time
 
 import pytest
+from elasticdl.errors import ExitCode
 from elasticdl.testing.claims import check_whole
 
 READER = """
@@ -100,6 +101,61 @@ def test_a_reader_that_fails_at_the_first_records_fails_no_job(reading, tmp_path
     assert (tmp_path / "failed").exists()
     check_whole(one, report)
     assert "The first records were not read" in one.log_text("worker", 0)
+
+
+NAMING = """
+import keras
+import tensorflow as tf
+
+
+class Table:
+    def __init__(self, origin):
+        pass
+
+    def create_shards(self):
+        return {"table:0": (0, 96)}
+
+    def read_records(self, task):
+        # Members read shares of 8; who names bad records reads the step of 16.
+        if task.end - task.start >= 16:
+            raise RuntimeError("the data base closed the connection")
+        for number in range(task.start, task.end):
+            yield b"none" if number == 41 else b"%d" % number
+
+
+def custom_data_reader(data_origin, **_):
+    return Table(data_origin)
+
+
+def feed(dataset, mode, metadata):
+    def parse(line):
+        number = tf.strings.to_number(line)
+        return tf.stack([number / 100, 1.0]), tf.math.floormod(number, 2)[None]
+
+    return dataset.map(parse)
+
+
+def custom_model():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+"""
+
+
+def test_bad_records_that_cannot_be_read_again_are_told_and_no_members_crash(job):
+    one = job(
+        "naming",
+        strategy="allReduce",
+        model={"files": {"net.py": NAMING}},
+        data={"training": "table", "validation": "", "onBadRecord": "skip"},
+        training={"epochs": 100, "batchSize": 8, "batchesPerTask": 2},
+        worker={"replicas": 2, "min": 2},
+        tasks={"maxFailures": 1},
+    )
+    report = one.finish(expected=ExitCode.USER_CODE)
+    assert "the data base closed the connection" in report.message
+    assert "Traceback" not in one.log_text("master", 0)
+    assert not one.job_dir.log_file("worker", 2).exists()
 
 
 def test_a_member_may_leave_while_the_data_is_away(reading, tmp_path):

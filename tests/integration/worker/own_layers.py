@@ -83,6 +83,67 @@ class Doubtful(keras.layers.Layer):
         return inputs
 
 """
+# What rare records move, of which the first batch has one, or none.
+RARELY = """
+class Rarely(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, value: self.add_weight(
+            name=name, shape=(), dtype=kind, trainable=False,
+            initializer=keras.initializers.Constant(value))
+        self.seen = make("seen", "float32", 0.0)
+        self.mean = make("mean", "float32", 0.0)
+        self.steps = make("steps", "int32", 0)
+        self.share = make("share", "float32", 0.0)
+        self.none = make("none", "float32", 1.0)
+
+    def call(self, inputs, training=False):
+        if training:
+            rare = keras.ops.cast(inputs[:, 0] > ABOVE, "float32")
+            none = keras.ops.cast(inputs[:, 0] > 1e6, "float32")
+            found = tf.math.divide_no_nan(
+                keras.ops.sum(rare * inputs[:, 1]), keras.ops.sum(rare))
+            self.seen.assign_add(keras.ops.sum(rare))
+            self.mean.assign(0.9 * self.mean + 0.1 * found)
+            self.steps.assign_add(keras.ops.cast(keras.ops.max(rare), "int32"))
+            self.share.assign(0.9 * self.share + 0.1 * keras.ops.max(rare))
+            self.none.assign(0.9 * self.none + keras.ops.sum(none))
+        return inputs
+
+"""
+# Statistics of the first records alone; a number of rounds.
+BOUNDED = """
+class Bounded(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, shape: self.add_weight(
+            name=name, shape=shape, dtype=kind, initializer="zeros", trainable=False)
+        self.seen = make("seen", "float32", ())
+        self.squares = make("squares", "float32", shape[-1:])
+        self.rounds = make("rounds", "int64", ())
+
+    def call(self, inputs, training=False):
+        if training:
+            tf.debugging.assert_less(self.rounds.value, tf.constant(10_000, "int64"))
+            goes_on = keras.ops.cast(self.seen < 20.0, "float32")
+            rows = keras.ops.shape(inputs)[0]
+            self.squares.assign_add(goes_on * keras.ops.sum(inputs ** 2, 0))
+            self.seen.assign_add(goes_on * keras.ops.cast(rows, "float32"))
+            self.rounds.assign_add(keras.ops.cast(rows, "int64"))
+        return inputs
+
+"""
+# Not by Keras.
+BEHIND = """
+class Behind(keras.layers.Layer):
+    def build(self, shape):
+        self.seen = self.add_weight(
+            name="seen", shape=(), initializer="zeros", trainable=False)
+
+    def call(self, inputs, training=False):
+        if training:
+            self.seen.value.assign_add(tf.cast(tf.shape(inputs)[0], tf.float32))
+        return inputs
+
+"""
 # Sums of what layers before leave, one that decays and does not begin at 0.
 ACTIVE = """
 class Active(keras.layers.Layer):

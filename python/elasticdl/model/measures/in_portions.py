@@ -7,11 +7,12 @@ not know what is compared.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.unlike import num_first
 
 log = logging.getLogger(__name__)
@@ -37,13 +38,14 @@ def tried_in_portions(
     """
     try:
         batch = (features, labels)
-        rows = int(tf.nest.flatten(features)[0].shape[0])
+        rows = num_rows(batch)
         if rows == 1:
             batch, rows = repeated(batch, 2), 2
         first = num_first(rows)
-        given = [batch, *cut_in_two(batch, first, rows)]
-        found = [function(*each) for each in given]
-    except (ValueError, TypeError, NotTriedError, tf.errors.OpError) as error:
+        found = [function(*each) for each in (batch, *cut_in_two(batch, first, rows))]
+    except UserCodeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the user's code, which a step can run
         log.log(
             told,
             "A batch could not be computed in portions before the first step (%r), so "
@@ -52,11 +54,25 @@ def tried_in_portions(
             error,
         )
         return None
-    return [tf.nest.map_structure(_numpy, each) for each in found], (
-        rows,
-        first,
-        rows - first,
-    )
+    return [_as_arrays(each) for each in found], (rows, first, rows - first)
+
+
+def computed(function: Callable[..., Any], given: Iterable[Any]) -> list[Any]:
+    """Return what a function gives for each of several batches; nothing if it fails."""
+    try:
+        return [_as_arrays(function(*each)) for each in given]
+    except Exception as error:  # noqa: BLE001 - as above
+        log.debug("A changed batch could not be computed: %r", error)
+        return []
+
+
+def num_rows(batch: Any) -> int:
+    """Return the records of a batch."""
+    return int(tf.nest.flatten(batch[0])[0].shape[0])
+
+
+def _as_arrays(found: Any) -> Any:
+    return tf.nest.map_structure(_numpy, found)
 
 
 def _numpy(tensor: Any) -> Any:

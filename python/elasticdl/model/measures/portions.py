@@ -234,6 +234,7 @@ def try_training(
     model = definition.model
     seeds = [v.variable for v in non_trainable(model).own if is_seed(v)]
     assigned: set[int] = set()  # the places of those that a step assigns
+    others = set(range(len(variables)))  # of those that it is not known of
 
     def one(features: Any, labels: Any, draw: Any, begins: list[Any]) -> Any:
         # Regularisers ask the scope for the values.
@@ -249,6 +250,7 @@ def try_training(
         assigned.update(
             at for at, begin in enumerate(begins) if reached[at] is not begin
         )
+        others.clear()
         return reached, added, [tf.cast(o, tf.float64) for o in _dense(out)]
 
     function = GraphFunction(one, reduce_retracing=True)
@@ -264,7 +266,7 @@ def try_training(
 
     tried = tried_in_portions(traced, features, labels)
     if tried is None:
-        return untried(variables, assigned, model)
+        return untried(variables, assigned | others, model)
     found, counts = tried
     reached, added, outputs = zip(*found, strict=True)
     bound = _ROUNDING_16 if _is_16_bits(model) else _ROUNDING

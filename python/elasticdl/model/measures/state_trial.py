@@ -7,7 +7,7 @@ Owns the passes from other values of state, and what is told of the outcome. Cal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,11 +16,18 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticdl.model.measures.in_portions import tried_in_portions
+from elasticdl.model.measures.in_portions import (
+    computed,
+    cut_in_two,
+    num_rows,
+    repeated,
+    tried_in_portions,
+)
 from elasticdl.model.measures.moves import (
     MEAN,
     Array,
     Doubt,
+    Grown,
     Movement,
     Pass,
     Tried,
@@ -36,10 +43,12 @@ log = logging.getLogger(__name__)
 _MOST_ELEMENTS = 1 << 17
 # Other random numbers are drawn so often: what they leave of a mean shrinks.
 _DRAWS = 4
+# Where they are, some records come so often: an eighth of the batch makes two of it.
+_FEW, _TIMES = 8, 16
 # Variables that are shifted alone, at most: each takes passes of its own.
 _MOST_ALONE = 16
 
-_Few = list[dict[int, Array]]  # by variable, of a batch and its two portions
+_Few = list[dict[int, Array]]  # by variable, of some batches: one and its portions
 
 
 class StateTrial:
@@ -56,7 +65,7 @@ class StateTrial:
         """Take a batch, and what it and its portions made of all variables."""
         self._variables = variables
         self._traced, self._batch = traced, batch
-        self._first = counts[1] / counts[0]
+        self._first, self._counts = counts[1] / counts[0], counts
         self._begins = [v.numpy() for v in variables]
         self._reached = reached
         self._places: dict[int, NDArray[np.int64] | None] = {}
@@ -77,16 +86,21 @@ class StateTrial:
         later = [self._from(whole)]
         if len(drawn) > 1 and later[0]:
             later = self._drawn(whole, later[0])
+        others = self._others(reached)
+        few, many = self._grown() if len(drawn) > 1 else ([], [])
         together = self._shifted(asked)
         alone = 0
         for at in asked:
             variable = self._variables[at]
             first = self._pass(at, before, reached)
+            is_drawn = self._is_drawn(at, drawn)
             tried = Tried(
                 first,
                 self._mean(at, whole, later) or first,
+                tuple(self._pass(at, before, made, share) for made, share in others),
                 self._of_shifted(at, together),
-                self._mean(at, before, drawn) if self._is_drawn(at, drawn) else None,
+                self._mean(at, before, drawn) if is_drawn else None,
+                self._grown_of(at, few, many) if is_drawn else None,
             )
             if share_kept(tried, dtype=variable.dtype) is None and alone < _MOST_ALONE:
                 # What it adds may follow from other state, as from a codebook.
@@ -100,25 +114,65 @@ class StateTrial:
                 _tell(variable, doubt)
         return found
 
-    def _shifted(self, places: Collection[int]) -> list[_Few]:
-        """Return what is made of the values if these are higher, for two shifts."""
+    def _others(self, reached: _Few) -> list[tuple[_Few, float]]:
+        """Return what is made with portions of other records, and the first's share.
+
+        Each record is in both portions; or one record is a portion.
+        """
+        rows = num_rows(self._batch)
+        if rows == 1:
+            return [(reached, self._first)]  # it is in both already
+        function = partial(self._traced, begins=self._begins)
+        twice = self._few_of(function, [repeated(self._batch, 2)])
+        if not twice:
+            return []
+        found = [([*twice, reached[0], reached[0]], 0.5)]
+        if self._counts[1] > 1:
+            parts = self._few_of(function, cut_in_two(self._batch, 1, rows))
+            found += [([reached[0], *parts], 1 / rows)] if parts else []
+        return found
+
+    def _grown(self) -> tuple[_Few, _Few]:
+        """Return what draws make of a few records, and of these so many times."""
+        rows = num_rows(self._batch)
+        few = next(cut_in_two(self._batch, max(1, rows // _FEW), rows))
+        batches = (few, repeated(few, _TIMES))
+        found: tuple[_Few, _Few] = ([], [])
+        for draw in range(1 + _DRAWS):
+            function = partial(self._traced, draw=draw, begins=self._begins)
+            made = self._few_of(function, batches)
+            if not made:
+                return [], []
+            for one, kept in zip(made, found, strict=True):
+                kept.append(one)
+        return found
+
+    def _grown_of(self, at: int, few: _Few, many: _Few) -> Grown | None:
+        if not few:
+            return None
+        before = self._elements(at, self._begins[at])
+        each = [tuple(made[at] for made in some) for some in (few, many)]
+        return Grown(before, _TIMES, each[0], each[1])
+
+    def _few_of(self, function: Callable[..., Any], batches: Iterable[Any]) -> _Few:
+        """Return what is made of each of these batches; nothing if one fails."""
+        return self._few([one[0] for one in computed(function, batches)])
+
+    def _shifted(self, places: Collection[int]) -> list[tuple[list[Any], _Few]]:
+        """Return these values made higher, twice, and what is made of them."""
         found = []
         for number in range(2):
             begins = list(self._begins)
             for at in places:
                 by = shifts(self._variables[at].dtype)[number]
                 begins[at] = _higher(begins[at], by)
-            found.append(self._from(begins))
+            found.append((begins, self._from(begins)))
         return found
 
     def _of_shifted(
-        self, at: int, shifted: Sequence[_Few]
-    ) -> tuple[tuple[float, Pass], ...]:
-        by = shifts(self._variables[at].dtype)
-        pairs = zip(by, shifted, strict=True)
-        return tuple(
-            (much, self._pass(at, self._begins, made)) for much, made in pairs if made
-        )
+        self, at: int, shifted: Sequence[tuple[list[Any], _Few]]
+    ) -> tuple[Pass, ...]:
+        return tuple(self._pass(at, begins, made) for begins, made in shifted if made)
 
     def _drawn(self, begins: Sequence[Any], usual: _Few) -> list[_Few]:
         """Return what several draws make of these values; one if all make the same.
@@ -167,10 +221,16 @@ class StateTrial:
         flat = np.asarray(value).reshape(-1)
         return (flat if places is None else flat[places]).astype(np.float64)
 
-    def _pass(self, at: int, begins: Sequence[Any], reached: _Few) -> Pass:
+    def _pass(
+        self,
+        at: int,
+        begins: Sequence[Any],
+        reached: _Few,
+        first: float | None = None,
+    ) -> Pass:
         whole, *parts = (one[at] for one in reached)
         begin = self._elements(at, begins[at])
-        return Pass(begin, whole, (parts[0], parts[1]), self._first)
+        return Pass(begin, whole, (parts[0], parts[1]), first or self._first)
 
 
 def untried(

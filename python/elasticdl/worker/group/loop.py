@@ -385,15 +385,15 @@ class GroupLoop:
         """
         if not self._link.leads:
             return
-        safe, reports = self._finished(), []
-        with self._position.lock:
-            work = self._position.work
-            for task in safe:
+        reports = []
+        for task in self._finished():
+            with self._position.lock:
+                work = self._position.work
                 totals = work.totals[task.lease_id]
-                bad = self._bad_of(task, totals)
-                if bad is not None:
-                    totals.reported = True
-                    reports.append(_done(task, totals, work.version, bad))
+            bad = self._bad_of(task, totals)
+            if bad is not None:
+                totals.reported = True
+                reports.append(_done(task, totals, work.version, bad))
         for report in reports:
             self._reported.append(report.lease_id)
             self._parts.shows.metrics.bad_records.inc(len(report.bad_records))
@@ -408,13 +408,16 @@ class GroupLoop:
     def _bad_of(
         self, task: GroupTask, totals: Totals
     ) -> tuple[SkippedRecord, ...] | None:
-        """Return a task's bad records; None while they are being found."""
+        """Return a task's bad records; None while they are being found.
+
+        Raises UserCodeError once it is told that they cannot be read again.
+        """
         if not totals.bad:
             return ()
         found = self._parts.shares.ask_bad(task, totals.bad)
         if self._parts.leaving.is_set() or not found.done():
             return None
-        return found.result()
+        return self._stepping.read(task, found)
 
 
 def _group_task(task: Task) -> GroupTask:

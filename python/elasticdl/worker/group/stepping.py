@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import NoReturn, cast
+from typing import NoReturn, TypeVar, cast
 
 from elasticdl.errors import ElasticDLError, ExitCode, UserCodeError
 from elasticdl.job.tasks import Task, TaskReport, TaskType
@@ -29,6 +30,8 @@ from elasticdl.worker.tasks.reports import failure, unread, with_trace
 from elasticdl.worker.trainer import BatchDone, NanLossError
 
 log = logging.getLogger(__name__)
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
@@ -70,22 +73,32 @@ class Stepping:
         shows.goodput.switch(self._cause)
         self._began = shows.clock()
         made = parts.shares.ask(task, *share(plan, rank, members))
-        try:
-            with shows.goodput.cause(GoodputCause.WAIT_DATA):
-                batches = made.result()
-        except LeftError:
+        with shows.goodput.cause(GoodputCause.WAIT_DATA):
+            batches = self.read(task, made)
+        if batches is None:
             return None
-        except NotReadError as error:
-            why = cast("BaseException", error.__cause__)
-            self._end(unread(_task(task), why, parts.describe))
-        except Exception as error:  # noqa: BLE001 - border: the user's feed and reader
-            self._fail(task, error)
         self._ask_ahead(plan, rank, members)
         self._rows = sum(batch.num_records for batch in batches.batches)
         for batch in batches.batches[:1]:
             shows.begins(batch)
         fits = members == 1 and parts.step.can_be_alone(batches)
         return OwnShare(plan, task, batches, fits)
+
+    def read(self, task: GroupTask, made: Future[_Read]) -> _Read | None:
+        """Return what was read of a task, once it is there.
+
+        None where the worker leaves while it waits for storage. Raises UserCodeError
+        once it is told that the records cannot be used.
+        """
+        try:
+            return made.result()
+        except LeftError:
+            return None
+        except NotReadError as error:
+            why = cast("BaseException", error.__cause__)
+            self._end(unread(_task(task), why, self._parts.describe))
+        except Exception as error:  # noqa: BLE001 - border: the user's feed and reader
+            self._fail(task, error)
 
     def _ask_ahead(self, plan: StepPlan, rank: int, members: int) -> None:
         """Ask for the own shares of the steps that follow, as far as is known."""

@@ -1,0 +1,90 @@
+"""State of own layers that is tried before the first step: what is found of it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from elasticdl.model.measures.moves import Doubt, Pass, Tried, movement, shifts
+
+from tests.integration.worker.group.in_portions import Member, assert_equal, together
+from tests.integration.worker.matrix import BATCH, RECORDS, Case
+from tests.integration.worker.own_layers import BEHIND, BOUNDED, RARELY
+
+FIRST = "def layers():\n    return [{layer}(), keras.layers.Dense(3)]\n"
+
+
+def beginning_with(layer, text):
+    return Case(layer, before=text, layers=FIRST.format(layer=layer))
+
+
+def found_of(member):
+    moves = member.step.moved
+    found = zip(moves.variables, json.loads(moves.described()), strict=True)
+    return {variable.path.rpartition("/")[2]: tuple(one) for variable, one in found}
+
+
+def told(caplog):
+    said = [one.getMessage() for one in caplog.records if "State " in one.message]
+    words = [one.split(" ", 2)[1:] for one in said]
+    return {path.rpartition("/")[2]: rest for path, rest in words}
+
+
+def test_what_one_record_of_the_first_batch_moves_is_taken_for_no_sum(
+    module, data, caplog
+):
+    """One portion alone moves it, so that the other one's nothing fits a sum."""
+    feeder = module(Case("plain"), "allReduce", BATCH, data)[1]
+    second, first = np.sort(next(feeder.batches(data[:BATCH])).features[:, 0])[-2:]
+    text = RARELY.replace("ABOVE", str((first + second) / 2))
+    case = beginning_with("Rarely", text)
+    member = Member(module(case, "allReduce", BATCH, data), data, None)
+    adds = {name for name, (is_sum, _) in found_of(member).items() if is_sum}
+    assert adds == {"seen"}
+    doubts = {name: text.split(" ", 1)[0] for name, text in told(caplog).items()}
+    # Neither an average nor a sum; of the last the batch has none.
+    assert doubts == {"mean": "is", "steps": "is", "share": "is", "none": "was"}
+
+
+def test_sums_that_end_at_a_bound_are_those_of_all_records(module, data, caplog):
+    """A state that is tried from beyond its bound keeps all of it, too."""
+    case = beginning_with("Bounded", BOUNDED)
+    one = Member(module(case, "allReduce", BATCH, data), data, None)
+    begun = one.module.model.get_weights()
+    others = [Member(module(case, "allReduce", 2, data), data, begun) for _ in range(2)]
+    assert found_of(one) == {
+        "seen": (True, 1), "squares": (True, 1), "rounds": (True, 1)
+    }  # fmt: skip
+    for start in range(0, RECORDS, BATCH):
+        together([one], data[start : start + BATCH])
+        together(others, data[start : start + BATCH])
+    assert_equal(one.module.model, others[0].module.model, case)
+    assert not told(caplog)
+
+
+def test_state_that_is_assigned_behind_keras_is_named(module, data, caplog):
+    case = beginning_with("Behind", BEHIND)
+    member = Member(module(case, "allReduce", BATCH, data), data, None)
+    together([member], data[:BATCH])
+    assert told(caplog)["seen"].startswith("was not tried")
+
+
+@pytest.mark.parametrize("keeps", [0.5, 0.9, 0.99])
+def test_an_average_to_which_the_first_batch_adds_nothing_is_no_sum(keeps):
+    """What is kept of it is the mean of portions, and their sum, but for digits."""
+
+    def passed(begin):
+        kept = np.array([np.float64(np.float32(keeps) * np.float32(begin))])
+        return Pass(np.array([np.float64(begin)]), kept, (kept, kept), 0.3)
+
+    for begin in np.random.default_rng(0).normal(size=200).astype(np.float32):
+        tried = Tried(
+            passed(begin),
+            passed(np.float32(keeps) * begin),
+            others=(passed(begin),),
+            shifted=tuple(passed(begin + np.float32(by)) for by in shifts("float32")),
+        )
+        found, doubt = movement(tried, dtype="float32")
+        assert not found.adds
+        assert doubt is Doubt.UNMOVED
