@@ -29,7 +29,7 @@ from elasticdl.job.spec.problems import (
 from elasticdl.job.values import fields, wording
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.overrides import Override
-from elasticdl.job.values.positions import Path, Positions
+from elasticdl.job.values.positions import Path, Positions, key_text
 
 _MAX_PASSES = 10  # Each pass mends one level of wrong keys; files are not deeper.
 # Stand for fields that have to be given, so that the rest can be checked without them.
@@ -79,9 +79,9 @@ def validate(tree: Mapping[str, Any]) -> ValuesFile:
 
 
 def _has_twins(tree: Any) -> bool:
-    """Whether keys of a mapping are the same text, as 0 and "0" are."""
+    """Whether keys of a mapping are the same text, as 0 and "0", true and "true"."""
     if isinstance(tree, dict):
-        return len({str(key) for key in tree}) < len(tree) or any(
+        return len({key_text(key) for key in tree}) < len(tree) or any(
             _has_twins(value) for value in tree.values()
         )
     return isinstance(tree, list) and any(_has_twins(value) for value in tree)

@@ -18,6 +18,7 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.problems import Problem, did_you_mean, nearest
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.fields import aliases
+from elasticdl.job.values.positions import key_text
 
 Path = tuple[str | int, ...]
 
@@ -100,8 +101,8 @@ def apply_override(
 
 
 def _spelled(mapping: Mapping[Any, Any], key: str) -> Any:
-    """Return a key as the mapping has it: in YAML it may be a number."""
-    return next((there for there in mapping if str(there) == key), key)
+    """Return a key as the mapping has it: in YAML it may be a number, or `true`."""
+    return next((there for there in mapping if key_text(there) == key), key)
 
 
 def _no_way(override: Override, done: int) -> Problem:

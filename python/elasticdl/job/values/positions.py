@@ -7,6 +7,7 @@ slowly.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 from ruamel.yaml import YAML
@@ -102,6 +103,13 @@ def find_positions(text: str) -> Positions:
     return positions
 
 
+def key_text(key: object) -> str:
+    """Return the text of a key as the job has it: `true`, where Python says `True`."""
+    if isinstance(key, bool) or key is None:
+        return json.dumps(key)
+    return str(key)
+
+
 def order_of(tree: object) -> Positions:
     """Return positions of what never was a text: only their order means anything."""
     positions = Positions()
@@ -111,7 +119,7 @@ def order_of(tree: object) -> Positions:
         at = (len(positions.values) + 1, 1)
         positions.values[path] = positions.keys[path] = at
         if isinstance(inner, dict):
-            parts = [((*path, str(key)), value) for key, value in inner.items()]
+            parts = [((*path, key_text(key)), value) for key, value in inner.items()]
         elif isinstance(inner, list):
             parts = [((*path, index), value) for index, value in enumerate(inner)]
         else:

@@ -140,35 +140,45 @@ class Shares:
         self, wanted: Sequence[OwnRecords], futures: Sequence[Future[ShareBatches]]
     ) -> None:
         """Make shares in one call of the feed, or one by one where that fails."""
-        made = self._made_together(wanted)
+        loaded = self._read_several(wanted)
+        made = self._made_together(loaded)
         for number, future in enumerate(futures):
             if not future.set_running_or_notify_cancel():
                 continue  # nobody asked for it in time
+            # Of a whole task its records are kept already, with their numbers.
+            read = loaded[number] if loaded and not self._whole else None
             try:
-                one = made[number] if made else self._make(*wanted[number])
+                one = made[number] if made else self._make(*wanted[number], read)
             except BaseException as error:  # noqa: BLE001 - raised where it is used
                 future.set_exception(error)
             else:
                 future.set_result(one)
 
-    def _made_together(self, wanted: Sequence[OwnRecords]) -> list[ShareBatches]:
-        """Return shares from one call of the feed; none if that is not possible."""
+    def _read_several(self, wanted: Sequence[OwnRecords]) -> list[LoadedTask]:
         try:
-            loaded = [self._read(*one) for one in wanted]
-            found = self._feeder.together([one.records for one in loaded])
-            fed = [tuple(batches) for batches in found] if found else []
+            return [self._read(*one) for one in wanted]
         except BaseException:  # noqa: BLE001 - each alone raises it, where it belongs
             return []
-        if not fed:  # not in blocks, or one of them does not parse
+
+    def _made_together(self, loaded: Sequence[LoadedTask]) -> list[ShareBatches]:
+        """Return shares from one call of the feed; none if that is not possible."""
+        try:
+            found = self._feeder.together([one.records for one in loaded])
+            fed = [tuple(batches) for batches in found] if found else []
+        except BaseException:  # noqa: BLE001 - as above
+            return []
+        if loaded and not fed:  # not in blocks, or one of them does not parse
             self._singly = 2 * STEPS_AHEAD
             return []
         pairs = zip(loaded, fed, strict=True)
         return [_counted(one, batches, 0) for one, batches in pairs]
 
-    def _make(self, task: GroupTask, start: int, end: int) -> ShareBatches:
+    def _make(
+        self, task: GroupTask, start: int, end: int, read: LoadedTask | None = None
+    ) -> ShareBatches:
         if start >= end:
             return ShareBatches((), 0)
-        loaded, begin = self._patiently(task, start, end), start - task.start
+        loaded, begin = read or self._patiently(task, start, end), start - task.start
         try:
             batches = tuple(self._feeder.batches(loaded.records))
         except FeedError as error:

@@ -338,6 +338,22 @@ def test_two_spellings_of_a_key_are_one_key():
     assert "classWeight.0: got the key a second time" in found
 
 
+@pytest.mark.parametrize("key", ["true", "null"])
+def test_a_key_that_is_no_text_is_the_same_as_its_text(key):
+    model = "  model:\n"
+    params = "    params: {kinds: {%s: 1%s}}\n"
+    (found,) = mistakes(GOOD.replace(model, model + params % (key, f", '{key}': 2")))
+    assert f"kinds.{key}: got the key a second time" in found
+    values, problems = parse_values(
+        GOOD.replace(model, model + params % (key, "")),
+        source="f",
+        overrides=[f"model.params.kinds.{key}=8"],
+    )
+    assert problems == []
+    assert values is not None
+    assert values.job.model.params == {"kinds": {key: 8}}
+
+
 def test_thirty_mistakes_give_thirty_entries():
     lines = "".join(f"    WRONG_{number}: {number}\n" for number in range(28))
     text = with_line(f"  env:\n{lines}  strategi: local\n  imagePullPolicy: always")
