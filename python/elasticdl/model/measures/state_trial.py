@@ -112,6 +112,7 @@ class StateTrial:
                 found[at], doubt = MEAN, Doubt.UNSTEADY  # others are not known
             if doubt:
                 _tell(variable, doubt)
+        _tell_found([(self._variables[at], found[at]) for at in asked])
         return found
 
     def _others(self, reached: _Few) -> list[tuple[_Few, float]]:
@@ -282,6 +283,29 @@ def _averages(model: keras.Model) -> list[Any]:
         if isinstance(layer, keras.layers.BatchNormalization)
         for variable in (layer.moving_mean, layer.moving_variance)
     ]
+
+
+def _tell_found(found: Sequence[tuple[Any, Movement]]) -> None:
+    """Log what was found of each variable: a trial on one batch may be wrong."""
+    averaged = [variable.path for variable, one in found if not one.adds]
+    added = [
+        f"{variable.path} (of whose old value {_kept_in_words(one.keeps)} is kept)"
+        for variable, one in found
+        if one.adds
+    ]
+    for what, paths in (("averaged", averaged), ("added up", added)):
+        if paths:
+            log.info(
+                "State of layers that portions of a step make is %s: %s",
+                what,
+                ", ".join(paths),
+            )
+
+
+def _kept_in_words(keeps: float | Array) -> str:
+    if np.ndim(keeps) and np.size(keeps):
+        return f"{np.min(keeps):g} to {np.max(keeps):g}"
+    return f"{float(np.ravel(keeps)[0]):g}" if np.size(keeps) else "nothing"
 
 
 def _tell(variable: Any, doubt: Doubt) -> None:
