@@ -284,13 +284,16 @@ class Feeder:
             return None
         block = feed_chain.vectorise(one, spec)
         try:
-            if not feed_chain.agrees(one, block, records):
+            with feed_chain.unlogged():
+                agrees = feed_chain.agrees(one, block, records)
+            if not agrees:
                 log.info("feed gives other values in blocks: it runs by record")
                 return None
         except _UNPARSED:
             return None  # a bad record among the first; the pipeline will name it
         except (ValueError, TypeError, NotImplementedError) as error:
-            log.debug("feed does not vectorise: %s", error)
+            first, *_ = str(error).splitlines() or [""]
+            log.info("feed cannot run in blocks: it runs by record (%s)", first)
             return None
         return feed_plans.BlockPlan(
             function=block,

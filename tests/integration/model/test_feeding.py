@@ -154,6 +154,26 @@ def test_a_bad_record_is_named_by_its_place(built, feeder, records, chain):
     assert e.value.bad.index == 11
 
 
+def test_a_feed_that_runs_by_record_alone_is_told_in_one_line(built, feeder, caplog):
+    """TensorFlow logs a hundred lines of errors where a function does not convert."""
+    text = with_return("return dataset.map(by_words)").replace(
+        "def feed(",
+        "def by_words(line):\n"
+        "    words = tf.strings.to_number(tf.strings.split(line, b','))\n"
+        "    words = tf.ensure_shape(words, [5])\n"
+        "    return {'x': words[:4]}, words[4]\n\n\n"
+        "def feed(",
+    )
+    feed = feeder(built(text))
+    caplog.set_level("INFO")
+    (batch,) = feed.batches([b"1,2,3,4,5", b"6,7,8,9,1"])
+    assert batch.num_records == 2
+    assert feed.plan_name == "pipeline"
+    (said,) = [one for one in caplog.records if one.levelname != "DEBUG"]
+    assert "feed cannot run in blocks" in said.getMessage()
+    assert "\n" not in said.getMessage()
+
+
 @pytest.mark.parametrize("chain", ["dataset.map(parse)", "dataset.map(parse).batch(8)"])
 def test_bad_records_are_left_out_and_listed_on_request(built, feeder, records, chain):
     feed = feeder(built(with_return(f"return {chain}")), skip_bad=True)

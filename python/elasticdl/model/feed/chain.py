@@ -8,7 +8,10 @@ the careful one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -266,6 +269,26 @@ def vectorise(
         block, input_signature=signature, autograph=False
     )
     return traced
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep what TensorFlow logs in this thread out of the log.
+
+    Of a function that does not convert it logs each operation, as errors: it is no
+    mistake of the user's.
+    """
+    here = threading.get_ident()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    logger = tf.get_logger()
+    logger.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_of_others)
 
 
 def agrees(
