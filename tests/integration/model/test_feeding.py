@@ -161,7 +161,7 @@ def test_a_feed_that_runs_by_record_alone_is_told_in_one_line(built, feeder, cap
         "def by_words(line):\n"
         "    words = tf.strings.to_number(tf.strings.split(line, b','))\n"
         "    words = tf.ensure_shape(words, [5])\n"
-        "    return {'x': words[:4]}, words[4]\n\n\n"
+        "    return {'x': words[:4]}, tf.cast(words[4] > 2, tf.int64)\n\n\n"
         "def feed(",
     )
     feed = feeder(built(text))
