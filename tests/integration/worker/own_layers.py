@@ -131,6 +131,39 @@ class Bounded(keras.layers.Layer):
         return inputs
 
 """
+# A count beside an average in one vector; sums that decay now and then; largest ones.
+UNLIKE = """
+class Unlike(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, value, shape=(): self.add_weight(
+            name=name, shape=shape, dtype=kind, trainable=False,
+            initializer=keras.initializers.Constant(value))
+        self.counts = make("counts", "int64", 0, (2,))
+        self.both = make("both", "float32", 0.0, (2,))
+        self.slow = make("slow", "float32", 0.0)
+        self.every = make("every", "float32", 0.0)
+        self.most = make("most", "float32", 0.0)
+        self.least = make("least", "float32", 1e9)
+        self.rounds = make("rounds", "float32", 1.0)
+
+    def call(self, inputs, training=False):
+        if training:
+            tf.debugging.assert_less(self.rounds.value, tf.constant(1000.0))
+            rows = keras.ops.cast(keras.ops.shape(inputs)[0], "float32")
+            sizes = keras.ops.abs(inputs)
+            # A thousand for each record beside the number of steps.
+            self.counts.assign_add(keras.ops.cast([1000.0 * rows, 1.0], "int64"))
+            mean = 0.9 * self.both[1] + 0.1 * keras.ops.mean(inputs)
+            self.both.assign(keras.ops.stack([self.both[0] + 1e4 * rows, mean]))
+            self.slow.assign(0.99966672 * self.slow + 80 * rows)
+            now = keras.ops.cast(self.rounds % 3 == 1, "float32")
+            self.every.assign(now * (0.9 * self.every + rows) + (1 - now) * self.every)
+            self.most.assign(keras.ops.maximum(self.most, keras.ops.sum(sizes)))
+            self.least.assign(keras.ops.minimum(self.least, keras.ops.sum(sizes)))
+            self.rounds.assign_add(1.0)
+        return inputs
+
+"""
 # Not by Keras.
 BEHIND = """
 class Behind(keras.layers.Layer):

@@ -1,43 +1,49 @@
 """How what portions of a step make of a state variable is put together.
 
 Owns the choice between a mean and a sum, from passes over a batch and two portions of
-it. Called by `measures.portions`, which makes them; `worker.group.moved` puts portions
-together so. Must not know layers.
+it. Called by `measures.state_trial`, which makes them; `worker.group.moved` puts
+portions together so. Must not know layers.
 
 A step makes `keeps * before + u` of a sum or a count, where the `u` of a batch is the
 sum of those of its portions: a count of records keeps all, a decayed sum a part, the
 sum of the last step nothing; records that come twice add twice as much. Of anything
 else, as a moving average, the value of the batch is the mean of those of its portions
 by their records; or nearly so, as of a smallest value. What is found has to hold from
-the state on that a step has made, too.
+the values on that a step has made, too, and from others between.
+
+Each element is looked at alone: a vector may have a count beside an average.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 # What single precision, and 16 bits, leave of equal values; in units of the last digit.
-_LAST_DIGITS = 8
+_LAST_DIGITS = 4
 _LAST_DIGIT = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
 # Of how far a step moves a state, what sums in another order leave.
 _ROUNDING, _ROUNDING_16 = 1e-3, 3e-2
-# A sum is so much nearer to the batch than the mean, or the other way round: random
-# numbers leave something.
+# So many of the elements may be neither, as where rounding gives a record to another.
+_MOST_ODD = 0.01
+# A sum is so much nearer to the batch than the mean, or the other way round.
 _MUCH_NEARER = 0.5
+# Random numbers leave something: by so many standard errors may a batch be apart from
+# its portions, and so near to the middle between a sum and a mean is neither certain.
+_ERRORS, _MIDDLE = 6.0, 0.125
 # By how much two shares of the old value differ where the state is no such sum.
 _UNLIKE = 0.01
-# What the last digits leave of a share that is measured.
+# A share that has so few digits has no more, by what is measured.
+_MOST_DIGITS, _SHORT = 6, 2e-7
+# What the last digits leave of a share.
 _SHARE_DIGITS = 8
-# A share that has so few digits has no more: members that measure it on unlike
-# processors find the same one.
-_DIGITS, _MOST_DIGITS = 4, 6
-_SHORT = 2e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +52,12 @@ class Movement:
 
     Attributes:
         adds: By the sum of what they add; else by the mean of what they make of it.
+            One for each element where these differ.
         keeps: How much of the old value is in the new one, where they add: a number, or
             one for each element.
     """
 
-    adds: bool = False
+    adds: bool | Flags = False
     keeps: float | Array = 1.0
 
 
@@ -98,50 +105,52 @@ class Pass:
         return self.whole, *self.parts
 
     @property
-    def _all(self) -> tuple[Array, ...]:
-        return self.before, *self.made
-
-    @property
-    def known(self) -> NDArray[np.bool_]:
+    def known(self) -> Flags:
         """By element whether all values are numbers."""
-        return np.asarray(np.isfinite(np.stack(self._all)).all(axis=0))
+        return np.asarray(np.isfinite(np.stack((self.before, *self.made))).all(axis=0))
 
     @property
     def moves(self) -> bool:
         """Whether any of them moves it."""
         return any(not np.array_equal(self.before, one) for one in self.made)
 
-    def from_mean(self) -> float:
+    @property
+    def alike(self) -> bool:
+        """Whether the batch and its portions make the same of it."""
+        return all(np.array_equal(self.whole, part) for part in self.parts)
+
+    def off_mean(self) -> Array:
         """Return how far the batch is from the mean of its portions."""
         first, rest = self.parts
-        return self._far(self.first * first + (1 - self.first) * rest)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return self._off(self.first * first + (1 - self.first) * rest)
 
-    def from_sum(self, keeps: float | Array) -> float:
+    def off_sum(self, keeps: float | Array) -> Array:
         """Return how far the batch is from the sum of what its portions add."""
-        kept = _kept(np.where(self.known, self.before, 0), keeps)
         first, rest = self.parts
-        return self._far(first + rest - kept)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return self._off(first + rest - _kept(self.before, keeps))
 
-    def added(self, keeps: float | Array) -> float:
-        """Return how far the values are from what is kept of the one before."""
-        kept = _kept(self.before, keeps)
-        return max(float(np.abs(one - kept)[self.known].sum()) for one in self.made)
-
-    def rounding(self, dtype: str) -> float:
+    def tolerance(self, dtype: str) -> Array:
         """Return how far equal values may be apart."""
         known = self.known
-        moved = sum(np.abs(one - self.before)[known].sum() for one in self.made)
-        share = _ROUNDING_16 if "16" in dtype and "float" in dtype else _ROUNDING
-        return float(share * moved) + self.digits(dtype)
+        stacked = np.where(known, np.stack((self.before, *self.made)), 0)
+        moved = np.abs(stacked[1:] - stacked[0]).sum(axis=0)
+        short = "16" in dtype and "float" in dtype
+        digits = _LAST_DIGITS * _last_digit(dtype) * np.abs(stacked).max(axis=0)
+        share = _ROUNDING_16 if short else _ROUNDING
+        return np.asarray(share * moved + digits)
 
-    def digits(self, dtype: str) -> float:
-        """Return what the last digits of the values come to."""
-        size = sum(np.abs(one)[self.known].sum() for one in self._all)
-        return float(_LAST_DIGITS * _last_digit(dtype) * size)
+    def is_mean(self, dtype: str) -> Flags:
+        """By element whether the batch is the mean of its portions."""
+        return np.asarray(self.off_mean() <= self.tolerance(dtype))
 
-    def _far(self, expected: Array) -> float:
-        known = self.known
-        return float(np.abs(self.whole - expected)[known].sum())
+    def is_sum(self, keeps: float | Array, dtype: str) -> Flags:
+        """By element whether the batch is the sum of what its portions add."""
+        return np.asarray(self.off_sum(keeps) <= self.tolerance(dtype))
+
+    def _off(self, expected: Array) -> Array:
+        return np.where(self.known, np.abs(self.whole - expected), 0)
 
 
 @dataclass(frozen=True)
@@ -177,22 +186,34 @@ class Tried:
 
     Attributes:
         first: From the values that the model begins with.
-        later: From the values that a step has made.
-        others: From the former, with each record twice, once in each portion; and with
+        others: From the same, with each record twice, once in each portion; and with
             one record alone in a portion. Empty where that cannot be computed.
-        shifted: From values that are higher, twice: not by as much; empty where that
-            cannot be computed.
-        drawn: What other random numbers make of it, the mean of several; None if they
-            make nothing else.
+        later: From values that a step has made, from those halfway there, and from half
+            of what it made.
+        shifted: From values that are higher, twice: not by as much. Empty where that
+            cannot be computed, or is not asked.
+        lifted: What a batch makes of values that are higher by `LIFT`; None as above.
+        drawn: What several draws of random numbers make of it; empty if they make
+            nothing else.
         grown: What they make of records that come more often.
     """
 
     first: Pass
-    later: Pass
     others: tuple[Pass, ...] = ()
+    later: tuple[Pass, ...] = ()
     shifted: tuple[Pass, ...] = ()
-    drawn: Pass | None = None
+    lifted: Array | None = None
+    drawn: tuple[Pass, ...] = ()
     grown: Grown | None = None
+
+    @property
+    def steps(self) -> tuple[Pass, ...]:
+        """All passes but those from shifted values and random numbers."""
+        return self.first, *self.others, *self.later
+
+
+# What a state is made higher by to see whether it only decays.
+LIFT = 8.0
 
 
 def shifts(dtype: str) -> tuple[float, float]:
@@ -210,48 +231,74 @@ def shifts(dtype: str) -> tuple[float, float]:
     return 2.0**20, 2.0**24
 
 
+def may_add(tried: Tried, *, dtype: str) -> bool:
+    """Whether anything is left to find: it is no mean, or depends on random numbers."""
+    return bool(tried.drawn) or not all(s.is_mean(dtype).all() for s in tried.steps)
+
+
 def movement(tried: Tried, *, dtype: str) -> tuple[Movement, Doubt]:
     """Return how portions move a variable, and whether that is all there is to it."""
-    first, later = tried.first, tried.later
-    if not (first.moves or later.moves):
+    if not any(one.moves for one in tried.steps):
         return MEAN, Doubt.UNMOVED
-    keeps = share_kept(tried, dtype=dtype)
-    if tried.drawn is not None:
-        return _of_random(tried.drawn, tried, keeps)
-    if keeps is not None:
-        if not any(_has_added(one, keeps, dtype) for one in (first, later)):
-            return MEAN, Doubt.UNMOVED
-        if _adds(first, keeps, dtype):
-            return _of_sum(tried, keeps, dtype)
-    return MEAN, _of_mean(tried, dtype)
-
-
-def _of_sum(tried: Tried, keeps: float | Array, dtype: str) -> tuple[Movement, Doubt]:
-    """Return how portions move what adds up in the first pass."""
+    shares = share_kept(tried, dtype=dtype)
+    if tried.drawn:
+        return _of_random(tried, shares, dtype)
+    if not may_add(tried, dtype=dtype):
+        return MEAN, _of_mean(tried, dtype)
+    keeps, steady = shares
+    mean, total = (
+        np.all([one.is_mean(dtype) for one in tried.steps], axis=0),
+        steady & np.all([one.is_sum(keeps, dtype) for one in tried.steps], axis=0),
+    )
+    told = ~(mean & total)
+    odd = told & ~mean & ~total
+    if odd.sum() > _MOST_ODD * told.sum():
+        return MEAN, _why_odd(tried, odd, keeps, dtype)
+    adds = total & ~mean
+    if not adds.any():
+        return MEAN, Doubt.NONE
     if not tried.others:
         return MEAN, Doubt.UNTRIED
-    # Twice the records add twice as much: a largest value, or whether there is any such
-    # record, is no sum, though one portion alone may move it.
-    if not all(_is_sum(one, keeps, dtype) for one in tried.others):
-        return MEAN, Doubt.NEITHER
-    if not _is_sum(tried.later, keeps, dtype):
-        return MEAN, Doubt.UNSTEADY
-    return Movement(adds=True, keeps=keeps), Doubt.NONE
+    kept = _shortest(np.where(steady, keeps, np.median(keeps[adds])))
+    if (adds | odd | ~told).all():
+        return Movement(adds=True, keeps=kept), Doubt.NONE
+    # Of an element that nothing was added to it is not known which it is.
+    doubt = Doubt.NONE if told.all() else Doubt.UNMOVED
+    return Movement(adds=adds, keeps=kept), doubt
 
 
 def _of_mean(tried: Tried, dtype: str) -> Doubt:
-    """Return why anything else is not the mean of what portions make of it."""
-    first, later = steps = tried.first, tried.later
-    if any(_adds(one, 1.0, dtype) for one in steps):
-        return Doubt.UNSTEADY
-    if any(one.from_mean() > one.rounding(dtype) for one in (*steps, *tried.others)):
-        return Doubt.NEITHER
-    unknown = ~(first.known | later.known) & np.isfinite(first.before)
-    return Doubt.UNMOVED if unknown.any() else Doubt.NONE
+    """Return why a state may be no mean that was one in all passes."""
+    first = tried.first
+    if tried.lifted is not None and first.alike and first.known.all():
+        # What decays alone is a sum to which no record has added anything.
+        share = (tried.lifted - first.whole) / LIFT
+        off = np.abs(first.whole - _kept(first.before, share))
+        digits = _LAST_DIGITS * _last_digit(dtype) * (np.abs(first.before) + LIFT)
+        if (share < 1 - _UNLIKE / 100).all() and (off <= digits).all():
+            return Doubt.UNMOVED
+    known = np.any([one.known for one in tried.steps], axis=0)
+    return Doubt.NONE if (known | ~np.isfinite(first.before)).all() else Doubt.UNMOVED
+
+
+def _why_odd(tried: Tried, odd: Flags, keeps: Array, dtype: str) -> Doubt:
+    """Return why elements are neither a mean nor a sum."""
+    begin = (tried.first, *tried.others)
+    seems = [
+        _seems_sum(one, keeps, dtype) | _seems_sum(one, 1.0, dtype) for one in begin
+    ]
+    unsteady = np.all(seems, axis=0)[odd].mean() > _MUCH_NEARER
+    return Doubt.UNSTEADY if unsteady else Doubt.NEITHER
+
+
+def _seems_sum(one: Pass, keeps: float | Array, dtype: str) -> Flags:
+    apart = one.off_mean()
+    near = one.off_sum(keeps) <= np.maximum(_MUCH_NEARER * apart, one.tolerance(dtype))
+    return np.asarray(near)
 
 
 def _of_random(
-    drawn: Pass, tried: Tried, keeps: float | Array | None
+    tried: Tried, shares: tuple[Array, Flags], dtype: str
 ) -> tuple[Movement, Doubt]:
     """Return how random numbers move a variable, and whether that is certain.
 
@@ -260,65 +307,78 @@ def _of_random(
     """
     if tried.grown is None:
         return MEAN, Doubt.RANDOM
-    share = 1.0 if keeps is None else keeps
-    adds = tried.grown.by(share) > tried.grown.times**0.25
-    if adds and keeps is None:
+    keeps, steady = shares
+    share = _shortest(keeps) if steady.all() else 1.0
+    times, grown = tried.grown.times, tried.grown.by(share)
+    adds = grown > times**0.25
+    if adds and not (steady.all() and all(_nearer_sum(p, share) for p in tried.later)):
         return MEAN, Doubt.UNSTEADY
-    ways = [(one.from_sum(share), one.from_mean()) for one in (drawn, tried.later)]
-    if adds and ways[1][0] >= ways[1][1]:
-        return MEAN, Doubt.UNSTEADY
-    near, far = ways[0] if adds else ways[0][::-1]
-    doubt = Doubt.RANDOM if near > _MUCH_NEARER * far else Doubt.NONE
-    return Movement(adds=True, keeps=share) if adds else MEAN, doubt
+    found = Movement(adds=True, keeps=share) if adds else MEAN
+    if times ** (0.25 - _MIDDLE) < grown < times ** (0.25 + _MIDDLE):
+        return found, Doubt.RANDOM
+    apart = _is_apart(tried.drawn, found, dtype)
+    return found, Doubt.NEITHER if apart else Doubt.NONE
 
 
-def _has_added(one: Pass, keeps: float | Array, dtype: str) -> bool:
-    """Whether a batch adds anything to what is kept."""
-    return one.added(keeps) > one.digits(dtype)
+def _nearer_sum(one: Pass, keeps: float | Array) -> bool:
+    return bool(one.off_sum(keeps).sum() < one.off_mean().sum())
 
 
-def _adds(one: Pass, keeps: float | Array, dtype: str) -> bool:
-    apart = one.from_mean()
-    return apart > one.digits(dtype) and one.from_sum(keeps) <= _MUCH_NEARER * apart
+def _is_apart(drawn: Sequence[Pass], found: Movement, dtype: str) -> bool:
+    """Whether a batch makes something else than its portions, beyond random numbers."""
+    errors = []
+    for one in drawn:
+        first, rest = one.parts
+        together = one.first * first + (1 - one.first) * rest
+        if found.adds:
+            together = first + rest - _kept(one.before, found.keeps)
+        errors.append(np.where(one.known, one.whole - together, 0))
+    spread = np.linalg.norm(np.std(errors, axis=0, ddof=1)) / len(errors) ** 0.5
+    rounding = np.linalg.norm(drawn[0].tolerance(dtype))
+    apart = np.linalg.norm(np.mean(errors, axis=0))
+    return bool(apart > _ERRORS * spread + rounding)
 
 
-def _is_sum(one: Pass, keeps: float | Array, dtype: str) -> bool:
-    return one.from_sum(keeps) <= one.rounding(dtype)
-
-
-def share_kept(tried: Tried, *, dtype: str) -> float | Array | None:
-    """Return how much of the old value a step keeps; None: that is no steady share.
+def share_kept(tried: Tried, *, dtype: str) -> tuple[Array, Flags]:
+    """Return by element how much of the old value a step keeps, and if that is steady.
 
     It is measured between two values that are both much higher than usual. What a step
     adds may be another amount there, as nothing beyond a bound, but is the same for
     both. Integers keep all or nothing: parts of them are rounded.
     """
-    if len(tried.shifted) != 2:
-        return None
+    size = tried.first.before.shape
+    if not tried.shifted:
+        return np.ones(size), np.zeros(size, np.bool_)
     low, high = tried.shifted
     by = shifts(dtype)[1] - shifts(dtype)[0]
     pairs = zip(high.made, low.made, strict=True)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         shares = np.stack([(higher - lower) / by for higher, lower in pairs])
-    if not np.isfinite(shares).all():
-        return None
+    steady = np.isfinite(shares).all(axis=0)
+    shares = np.where(steady, shares, 0.0)
     share = np.clip(shares[0], 0.0, 1.0)
-    most = np.abs(shares - share).max(axis=0)
-    if most.max(initial=0) > _UNLIKE:
-        return None
     if "float" not in dtype:
-        share = np.round(share, 2)
-        if not np.isin(share, (0, 1)).all():
-            return None
+        whole = np.round(share)
+        return whole, steady & (np.abs(shares - whole).max(axis=0) <= _UNLIKE)
     # What is added may be another amount for each of the two, and has last digits.
-    added = np.abs(low.whole - _kept(low.before, share)) / by
-    apart = 2 * added + _SHARE_DIGITS * _last_digit(dtype)
-    if (most > apart).any():
-        return None
-    short = np.round(share, _DIGITS)
-    near = np.abs(share - short) < np.maximum(_SHORT, apart)
-    share = np.where(near, short, np.round(share, _MOST_DIGITS))
-    return float(share.flat[0]) if share.size and np.ptp(share) == 0 else share
+    with np.errstate(invalid="ignore"):
+        added = np.abs(low.whole - _kept(low.before, share)) / by
+    most = np.minimum(2 * added + _SHARE_DIGITS * _last_digit(dtype), _UNLIKE)
+    if "16" in dtype:
+        most = np.full(size, _UNLIKE)
+    apart = np.abs(shares - share).max(axis=0)
+    near = np.maximum(np.minimum(2 * apart, most), _SHORT)
+    for digits in range(_MOST_DIGITS, 0, -1):
+        short = np.round(share, digits)
+        share = np.where(np.abs(share - short) <= near, short, share)
+    return share, steady & (apart <= most)
+
+
+def _shortest(keeps: Array) -> float | Array:
+    """Return one number where all elements keep as much."""
+    if keeps.size and np.ptp(keeps) == 0:
+        return float(keeps.flat[0])
+    return keeps
 
 
 def _kept(before: Array, keeps: float | Array) -> Array:

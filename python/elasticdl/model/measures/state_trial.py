@@ -24,6 +24,7 @@ from elasticdl.model.measures.in_portions import (
     tried_in_portions,
 )
 from elasticdl.model.measures.moves import (
+    LIFT,
     MEAN,
     Array,
     Doubt,
@@ -31,6 +32,7 @@ from elasticdl.model.measures.moves import (
     Movement,
     Pass,
     Tried,
+    may_add,
     movement,
     share_kept,
     shifts,
@@ -88,32 +90,85 @@ class StateTrial:
             later = self._drawn(whole, later[0])
         others = self._others(reached)
         few, many = self._grown() if len(drawn) > 1 else ([], [])
-        together = self._shifted(asked)
-        alone = 0
+        tried = {}
         for at in asked:
-            variable = self._variables[at]
-            first = self._pass(at, before, reached)
             is_drawn = self._is_drawn(at, drawn)
-            tried = Tried(
-                first,
-                self._mean(at, whole, later) or first,
+            after = self._mean(at, whole, later)
+            tried[at] = Tried(
+                self._pass(at, before, reached),
                 tuple(self._pass(at, before, made, share) for made, share in others),
-                self._of_shifted(at, together),
-                self._mean(at, before, drawn) if is_drawn else None,
-                self._grown_of(at, few, many) if is_drawn else None,
+                () if after is None else (after,),
+                drawn=tuple(self._passes(at, before, drawn)) if is_drawn else (),
+                grown=self._grown_of(at, few, many) if is_drawn else None,
             )
-            if share_kept(tried, dtype=variable.dtype) is None and alone < _MOST_ALONE:
-                # What it adds may follow from other state, as from a codebook.
-                alone += 1
-                by_itself = self._of_shifted(at, self._shifted([at]))
-                tried = replace(tried, shifted=by_itself)
-            found[at], doubt = movement(tried, dtype=variable.dtype)
-            if np.ndim(found[at].keeps) and self._places[at] is not None:
+        # A sum may be begun otherwise: what a step keeps is seen in the next one.
+        usual = whole if later[0] else before
+        self._look_closer(tried, whole, usual)
+        for at in asked:
+            dtype = self._variables[at].dtype
+            found[at], doubt = movement(tried[at], dtype=dtype)
+            differ = np.ndim(found[at].keeps) or np.ndim(found[at].adds)
+            if differ and self._places[at] is not None:
                 found[at], doubt = MEAN, Doubt.UNSTEADY  # others are not known
             if doubt:
-                _tell(variable, doubt)
+                _tell(self._variables[at], doubt)
         _tell_found([(self._variables[at], found[at]) for at in asked])
         return found
+
+    def _look_closer(
+        self, tried: dict[int, Tried], whole: list[Any], usual: list[Any]
+    ) -> None:
+        """Add passes from other values, of the variables alone that need them.
+
+        Others stay as they are: a number of steps may be one of rounds. What is kept of
+        values is seen from the usual ones on.
+        """
+        dtypes = {at: self._variables[at].dtype for at in tried}
+        adding = [at for at in tried if may_add(tried[at], dtype=dtypes[at])]
+        if adding:
+            self._look_at_adding(adding, tried, whole, usual)
+        rest = set(tried) - set(adding)
+        decaying = [a for a in rest if tried[a].first.alike and "float" in dtypes[a]]
+        begins = self._with(decaying, lambda at: _higher(self._begins[at], LIFT))
+        function = partial(self._traced, begins=begins)
+        for lifted in self._few_of(function, [self._batch] if decaying else []):
+            for at in decaying:
+                tried[at] = replace(tried[at], lifted=lifted[at])
+
+    def _look_at_adding(
+        self,
+        adding: Sequence[int],
+        tried: dict[int, Tried],
+        whole: list[Any],
+        usual: list[Any],
+    ) -> None:
+        # A largest or smallest sum is found from a value that the next one exceeds.
+        between = [
+            self._with(adding, lambda at: _between(self._begins[at], whole[at])),
+            self._with(adding, lambda at: _between(0 * whole[at], whole[at])),
+        ]
+        halfway = [(begins, self._from(begins)) for begins in between]
+        together = self._shifted(adding, usual)
+        alone = 0
+        for at in adding:
+            one = replace(tried[at], shifted=self._of_shifted(at, together))
+            if not one.drawn:
+                more = tuple(self._pass(at, *of) for of in halfway if of[1])
+                one = replace(one, later=(*one.later, *more))
+            steady = share_kept(one, dtype=self._variables[at].dtype)[1]
+            if not steady.all() and alone < _MOST_ALONE:
+                # What it adds may follow from other state, as from a codebook.
+                alone += 1
+                by_itself = self._of_shifted(at, self._shifted([at], usual))
+                one = replace(one, shifted=by_itself)
+            tried[at] = one
+
+    def _with(self, places: Sequence[int], value: Callable[[int], Any]) -> list[Any]:
+        """Return the values that the model begins with, but others at some places."""
+        begins = list(self._begins)
+        for at in places:
+            begins[at] = value(at)
+        return begins
 
     def _others(self, reached: _Few) -> list[tuple[_Few, float]]:
         """Return what is made with portions of other records, and the first's share.
@@ -159,11 +214,13 @@ class StateTrial:
         """Return what is made of each of these batches; nothing if one fails."""
         return self._few([one[0] for one in computed(function, batches)])
 
-    def _shifted(self, places: Collection[int]) -> list[tuple[list[Any], _Few]]:
-        """Return these values made higher, twice, and what is made of them."""
+    def _shifted(
+        self, places: Collection[int], usual: list[Any]
+    ) -> list[tuple[list[Any], _Few]]:
+        """Return usual values with these made higher, twice, and what they make."""
         found = []
         for number in range(2):
-            begins = list(self._begins)
+            begins = list(usual)
             for at in places:
                 by = shifts(self._variables[at].dtype)[number]
                 begins[at] = _higher(begins[at], by)
@@ -197,7 +254,7 @@ class StateTrial:
         self, at: int, begins: Sequence[Any], drawn: Sequence[_Few]
     ) -> Pass | None:
         """Return the mean of what several draws make of a variable."""
-        passes = [self._pass(at, begins, made) for made in drawn if made]
+        passes = self._passes(at, begins, drawn)
         if not passes:
             return None
         whole, *parts = (
@@ -205,6 +262,11 @@ class StateTrial:
             for values in zip(*(one.made for one in passes), strict=True)
         )
         return replace(passes[0], whole=whole, parts=(parts[0], parts[1]))
+
+    def _passes(
+        self, at: int, begins: Sequence[Any], drawn: Sequence[_Few]
+    ) -> list[Pass]:
+        return [self._pass(at, begins, made) for made in drawn if made]
 
     def _from(self, begins: Sequence[Any], *, draw: int = 0) -> _Few:
         """Return what is made of these values; nothing if that cannot be computed."""
@@ -270,6 +332,17 @@ def _places(before: Any, whole: Any) -> NDArray[np.int64] | None:
     )
 
 
+def _between(value: Any, other: Any) -> Any:
+    """Return what lies halfway; of integers rounded down."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        half = (
+            value / 2 + other / 2
+            if value.dtype.kind not in "iu"
+            else (value // 2 + other // 2)
+        )
+    return np.asarray(half).astype(value.dtype)
+
+
 def _higher(value: Any, by: float) -> Any:
     with np.errstate(over="ignore"):
         return (value + value.dtype.type(by)).astype(value.dtype)
@@ -287,11 +360,11 @@ def _averages(model: keras.Model) -> list[Any]:
 
 def _tell_found(found: Sequence[tuple[Any, Movement]]) -> None:
     """Log what was found of each variable: a trial on one batch may be wrong."""
-    averaged = [variable.path for variable, one in found if not one.adds]
+    averaged = [variable.path for variable, one in found if not np.any(one.adds)]
     added = [
-        f"{variable.path} (of whose old value {_kept_in_words(one.keeps)} is kept)"
+        f"{variable.path} ({_in_words(one)})"
         for variable, one in found
-        if one.adds
+        if np.any(one.adds)
     ]
     for what, paths in (("averaged", averaged), ("added up", added)):
         if paths:
@@ -302,10 +375,13 @@ def _tell_found(found: Sequence[tuple[Any, Movement]]) -> None:
             )
 
 
-def _kept_in_words(keeps: float | Array) -> str:
-    if np.ndim(keeps) and np.size(keeps):
-        return f"{np.min(keeps):g} to {np.max(keeps):g}"
-    return f"{float(np.ravel(keeps)[0]):g}" if np.size(keeps) else "nothing"
+def _in_words(one: Movement) -> str:
+    least, most = np.min(one.keeps), np.max(one.keeps)
+    kept = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+    words = f"of whose old value {kept} is kept"
+    if np.all(one.adds):
+        return words
+    return f"{np.sum(one.adds)} of its {np.size(one.adds)} elements, {words}"
 
 
 def _tell(variable: Any, doubt: Doubt) -> None:

@@ -59,7 +59,10 @@ class MovedState:
 
     def described(self) -> bytes:
         """Return how portions move the variables, for another member."""
-        found = [(m.adds, np.asarray(m.keeps).tolist()) for m in self._movements]
+        found = [
+            (np.asarray(m.adds).tolist(), np.asarray(m.keeps).tolist())
+            for m in self._movements
+        ]
         return json.dumps(found).encode()
 
     def take(self, described: bytes) -> None:
@@ -68,7 +71,10 @@ class MovedState:
         Its own trial may have had another batch, or other random numbers.
         """
         self._movements = [
-            Movement(adds, keeps if isinstance(keeps, float) else np.asarray(keeps))
+            Movement(
+                adds if isinstance(adds, bool) else np.asarray(adds, np.bool_),
+                keeps if isinstance(keeps, float) else np.asarray(keeps),
+            )
             for adds, keeps in json.loads(described)
         ]
 
@@ -94,12 +100,9 @@ class MovedState:
             if before.dtype.kind == "b":
                 part[0] += value != begin
             elif before.dtype.kind in "iu":
-                if movement.adds:
-                    part[:] += _bytes_of(value - _kept(begin, movement))
-                else:
-                    part[:] += lots * _bytes_of(_from_the_least(value))
+                part[:] += _bytes_made(value, begin, movement, lots)
             else:
-                times = np.float32(1 if movement.adds else rows / _scale(of))
+                times = _each(movement, 1.0, rows / _scale(of))
                 with np.errstate(over="ignore"):
                     part[0] += times * _added(value, begin, movement)
                     part[1] += times * value.astype(np.float32)
@@ -111,14 +114,10 @@ class MovedState:
             if before.dtype.kind == "b":
                 reached = np.logical_xor(begin, part[0] > 0)
             elif before.dtype.kind in "iu":
-                if movement.adds:
-                    added = _integers(part, 1).astype(before.dtype)
-                    reached = _kept(begin, movement) + added
-                else:
-                    found = _integers(part, round(float(total[-1])))
-                    reached = _from_the_least(found.astype(before.dtype))
+                lots = round(float(total[-1]))
+                reached = _reached_integers(begin, part, movement, lots)
             else:
-                divisor = np.float32(1 if movement.adds else rows / _scale(of))
+                divisor = _each(movement, 1.0, rows / _scale(of))
                 moved, values = part / divisor
                 reached = _reached(begin, moved, values, movement)
             item.variable.assign(reached.astype(before.dtype).reshape(before.shape))
@@ -143,6 +142,15 @@ def _kept(before: NDArray[Any], movement: Movement) -> NDArray[Any]:
     wide = before if before.dtype.kind in "iu" else _wide(before)
     with np.errstate(invalid="ignore", over="ignore"):
         return np.where(keeps == 0, 0, wide * keeps.astype(wide.dtype))
+
+
+def _adds(movement: Movement) -> NDArray[np.bool_]:
+    return np.asarray(movement.adds).reshape(-1)
+
+
+def _each(movement: Movement, added: float, averaged: float) -> Floats:
+    """Return one number for what adds up, and another for what is averaged."""
+    return np.where(_adds(movement), added, averaged).astype(np.float32)
 
 
 def _width(dtype: np.dtype[Any]) -> int:
@@ -187,6 +195,31 @@ def _integers(sums: Floats, divisor: int) -> NDArray[np.uint64]:
     return found + (2 * rest >= by)
 
 
+def _bytes_made(
+    value: NDArray[Any], before: NDArray[Any], movement: Movement, lots: np.float32
+) -> Floats:
+    """Return the bytes of what a portion adds, or of what it made, counted in lots."""
+    adds = _adds(movement)
+    if not adds.any():
+        return lots * _bytes_of(_from_the_least(value))
+    added = _bytes_of(value - _kept(before, movement))
+    if adds.all():
+        return added
+    return np.where(adds, added, lots * _bytes_of(_from_the_least(value)))
+
+
+def _reached_integers(
+    before: NDArray[Any], sums: Floats, movement: Movement, lots: int
+) -> NDArray[Any]:
+    """Return what portions made of integers, in so many lots of records."""
+    kind, adds = before.dtype, _adds(movement)
+    added: NDArray[Any] = _kept(before, movement) + _integers(sums, 1).astype(kind)
+    if adds.all():
+        return added
+    averaged = _from_the_least(_integers(sums, lots).astype(kind))
+    return np.where(adds, added, averaged)
+
+
 # -- floats ----------------------------------------------------------------------------
 
 
@@ -224,10 +257,8 @@ def _reached(
     """
     with np.errstate(invalid="ignore", over="ignore"):
         kept = _kept(before, movement)
-        if movement.adds:
-            return np.where(np.isfinite(kept), kept + moved, values)
-        far = (np.abs(values) < np.abs(moved)) | ~np.isfinite(kept)
-        return np.where(far, values, kept + moved)
+        far = (np.abs(values) < np.abs(moved)) & ~_adds(movement)
+        return np.where(far | ~np.isfinite(kept), values, kept + moved)
 
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:

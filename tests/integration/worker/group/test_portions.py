@@ -342,6 +342,7 @@ def test_state_of_which_portions_make_something_else_is_named(module, data, capl
     )  # fmt: skip
     assert {name.rpartition("/")[2]: word for name, word in said.items()} == {
         "warmed": "adds",
+        "begun": "adds",
         "by_record": "adds",
         "largest": "is",
         "rare": "was",

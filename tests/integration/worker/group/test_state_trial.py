@@ -6,11 +6,18 @@ import json
 
 import numpy as np
 import pytest
-from elasticdl.model.measures.moves import Doubt, Pass, Tried, movement, shifts
+from elasticdl.model.measures.moves import (
+    LIFT,
+    Doubt,
+    Pass,
+    Tried,
+    may_add,
+    movement,
+)
 
 from tests.integration.worker.group.in_portions import Member, assert_equal, together
 from tests.integration.worker.matrix import BATCH, RECORDS, Case
-from tests.integration.worker.own_layers import BEHIND, BOUNDED, RARELY
+from tests.integration.worker.own_layers import BEHIND, BOUNDED, RARELY, UNLIKE
 
 FIRST = "def layers():\n    return [{layer}(), keras.layers.Dense(3)]\n"
 
@@ -63,6 +70,30 @@ def test_sums_that_end_at_a_bound_are_those_of_all_records(module, data, caplog)
     assert not told(caplog)
 
 
+def test_elements_of_a_state_move_each_in_their_own_way(module, data, caplog):
+    """Beside a large sum a number of steps is little; it may be one of rounds, too."""
+    case = beginning_with("Unlike", UNLIKE)
+    one = Member(module(case, "allReduce", BATCH, data), data, None)
+    begun = one.module.model.get_weights()
+    found = found_of(one)
+    assert found["counts"][0] == [True, False]
+    assert found["both"][0] == [True, False]
+    assert found["slow"] == (True, pytest.approx(0.99966672, abs=2e-7))
+    assert not any(found[name][0] for name in ("every", "most", "least"))
+    doubts = {name: text.split(" ", 1)[0] for name, text in told(caplog).items()}
+    assert doubts == dict.fromkeys(("every", "most", "least"), "adds")
+    others = [Member(module(case, "allReduce", 2, data), data, begun) for _ in range(2)]
+    for start in range(0, RECORDS - BATCH, BATCH):
+        together([one], data[start : start + BATCH])
+        together(others, data[start : start + BATCH])
+    values = [
+        {item.path.rpartition("/")[2]: item.numpy() for item in m.module.model.weights}
+        for m in (one, others[0])
+    ]
+    for name in ("counts", "both", "slow", "rounds"):
+        np.testing.assert_allclose(values[0][name], values[1][name], rtol=1e-5)
+
+
 def test_state_that_is_assigned_behind_keras_is_named(module, data, caplog):
     case = beginning_with("Behind", BEHIND)
     member = Member(module(case, "allReduce", BATCH, data), data, None)
@@ -71,20 +102,24 @@ def test_state_that_is_assigned_behind_keras_is_named(module, data, caplog):
 
 
 @pytest.mark.parametrize("keeps", [0.5, 0.9, 0.99])
-def test_an_average_to_which_the_first_batch_adds_nothing_is_no_sum(keeps):
+def test_what_decays_without_a_record_may_be_a_sum(keeps):
     """What is kept of it is the mean of portions, and their sum, but for digits."""
 
+    def kept(value):
+        return np.array([np.float64(np.float32(keeps) * np.float32(value))])
+
     def passed(begin):
-        kept = np.array([np.float64(np.float32(keeps) * np.float32(begin))])
-        return Pass(np.array([np.float64(begin)]), kept, (kept, kept), 0.3)
+        made = kept(begin)
+        return Pass(np.array([np.float64(begin)]), made, (made, made), 0.3)
 
     for begin in np.random.default_rng(0).normal(size=200).astype(np.float32):
         tried = Tried(
             passed(begin),
-            passed(np.float32(keeps) * begin),
             others=(passed(begin),),
-            shifted=tuple(passed(begin + np.float32(by)) for by in shifts("float32")),
+            later=(passed(kept(begin)[0]),),
+            lifted=kept(begin + np.float32(LIFT)),
         )
+        assert not may_add(tried, dtype="float32")
         found, doubt = movement(tried, dtype="float32")
         assert not found.adds
         assert doubt is Doubt.UNMOVED
