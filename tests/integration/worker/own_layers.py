@@ -283,3 +283,46 @@ class Queue(keras.layers.Layer):
         return inputs
 
 """
+# A sum that begins anew now and then, counts in 16 bits, and none at all.
+RESET = """
+class Reset(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, shape=(): self.add_weight(
+            name=name, shape=shape, dtype=kind, initializer="zeros", trainable=False)
+        self.used = make("used", "float32", shape[-1:])
+        self.seen = make("seen", "int64")
+        self.short = make("short", "bfloat16")
+        self.none = make("none", "int32", (0,))
+        self.steps = make("steps", "int32")
+        self.ramp = make("ramp", "float32")
+
+    def call(self, inputs, training=False):
+        if training:
+            rows = keras.ops.shape(inputs)[0]
+            goes_on = keras.ops.cast(self.steps % 3 != 2, "float32")
+            self.used.assign(goes_on * self.used + keras.ops.sum(inputs ** 2, 0))
+            self.seen.assign(keras.ops.cast(goes_on, "int64") * (
+                self.seen + keras.ops.cast(rows, "int64")))
+            self.short.assign_add(keras.ops.cast(rows, "bfloat16"))
+            self.none.assign(self.none + 1)
+            keeps = 0.99 + 1e-5 * keras.ops.cast(self.steps, "float32")
+            self.ramp.assign(keeps * self.ramp + keras.ops.cast(rows, "float32"))
+            self.steps.assign_add(1)
+        return inputs
+
+"""
+# A count beside an average, more of them than are looked at.
+TABLE = """
+class Table(keras.layers.Layer):
+    def build(self, shape):
+        self.table = self.add_weight(
+            name="table", shape=(1 << 17, 2), initializer="zeros", trainable=False)
+
+    def call(self, inputs, training=False):
+        if training:
+            rows = keras.ops.cast(keras.ops.shape(inputs)[0], "float32")
+            mean = 0.9 * self.table[:, 1] + 0.1 * keras.ops.mean(inputs)
+            self.table.assign(keras.ops.stack([self.table[:, 0] + rows, mean], 1))
+        return inputs
+
+"""

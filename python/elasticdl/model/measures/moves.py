@@ -31,13 +31,16 @@ _LAST_DIGITS = 4
 _LAST_DIGIT = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
 # Of how far a step moves a state, what sums in another order leave.
 _ROUNDING, _ROUNDING_16 = 1e-3, 3e-2
-# So many of the elements may be neither, as where rounding gives a record to another.
+# So many of the elements may be odd in one pass, as where rounding gives a record to
+# another of them.
 _MOST_ODD = 0.01
 # A sum is so much nearer to the batch than the mean, or the other way round.
 _MUCH_NEARER = 0.5
 # Random numbers leave something: by so many standard errors may a batch be apart from
 # its portions, and so near to the middle between a sum and a mean is neither certain.
 _ERRORS, _MIDDLE = 6.0, 0.125
+# So many elements may seem to move otherwise by chance.
+_OTHERS = 0.1
 # By how much two shares of the old value differ where the state is no such sum.
 _UNLIKE = 0.01
 # A share that has so few digits has no more, by what is measured.
@@ -55,10 +58,12 @@ class Movement:
             One for each element where these differ.
         keeps: How much of the old value is in the new one, where they add: a number, or
             one for each element.
+        grows: Nothing that was added was below zero.
     """
 
     adds: bool | Flags = False
     keeps: float | Array = 1.0
+    grows: bool = False
 
 
 MEAN = Movement()
@@ -135,11 +140,19 @@ class Pass:
         """Return how far equal values may be apart."""
         known = self.known
         stacked = np.where(known, np.stack((self.before, *self.made)), 0)
-        moved = np.abs(stacked[1:] - stacked[0]).sum(axis=0)
+        with np.errstate(over="ignore"):
+            moved = np.abs(stacked[1:] - stacked[0]).sum(axis=0)
         short = "16" in dtype and "float" in dtype
         digits = _LAST_DIGITS * _last_digit(dtype) * np.abs(stacked).max(axis=0)
         share = _ROUNDING_16 if short else _ROUNDING
         return np.asarray(share * moved + digits)
+
+    def grows(self, keeps: float | Array, adds: Flags, dtype: str) -> bool:
+        """Whether nothing that is below zero is added to these elements."""
+        least, known = -self.tolerance(dtype), self.known & adds
+        with np.errstate(invalid="ignore"):
+            added = [one - _kept(self.before, keeps) for one in self.made]
+        return all((one >= least)[known].all() for one in added)
 
     def is_mean(self, dtype: str) -> Flags:
         """By element whether the batch is the mean of its portions."""
@@ -171,13 +184,22 @@ class Grown:
 
     def by(self, keeps: float | Array) -> float:
         """Return how many times as much is added, as the root of mean squares."""
-        sizes = []
+        few, many = (float(np.sqrt(s.sum())) for s in self._squares(keeps))
+        return many / few if few else 1.0
+
+    def by_element(self, keeps: float | Array) -> Array:
+        """Return the same for each element that anything is added to."""
+        few, many = (np.sqrt(squares) for squares in self._squares(keeps))
+        return many[few > 0] / few[few > 0]
+
+    def _squares(self, keeps: float | Array) -> list[Array]:
+        found = []
         for made in (self.few, self.many):
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore", over="ignore"):
                 added = np.stack(made) - _kept(self.before, keeps)
-            added = added[np.isfinite(added)]
-            sizes.append(float(np.sqrt(np.mean(np.square(added)))) if added.size else 0)
-        return sizes[1] / sizes[0] if sizes[0] else 1.0
+            added = np.where(np.isfinite(added), added, 0)
+            found.append(np.mean(np.square(added), axis=0))
+        return found
 
 
 @dataclass(frozen=True)
@@ -190,8 +212,8 @@ class Tried:
             one record alone in a portion. Empty where that cannot be computed.
         later: From values that a step has made, from those halfway there, and from half
             of what it made.
-        shifted: From values that are higher, twice: not by as much. Empty where that
-            cannot be computed, or is not asked.
+        shifted: From values that are higher, twice: not by as much; and so where other
+            state is as it begins. Empty where that cannot be computed, or is not asked.
         lifted: What a batch makes of values that are higher by `LIFT`; None as above.
         drawn: What several draws of random numbers make of it; empty if they make
             nothing else.
@@ -246,13 +268,13 @@ def movement(tried: Tried, *, dtype: str) -> tuple[Movement, Doubt]:
     if not may_add(tried, dtype=dtype):
         return MEAN, _of_mean(tried, dtype)
     keeps, steady = shares
-    mean, total = (
-        np.all([one.is_mean(dtype) for one in tried.steps], axis=0),
-        steady & np.all([one.is_sum(keeps, dtype) for one in tried.steps], axis=0),
-    )
+    not_mean = np.sum([~one.is_mean(dtype) for one in tried.steps], axis=0)
+    not_sum = np.sum([~one.is_sum(keeps, dtype) for one in tried.steps], axis=0)
+    mean, total = not_mean == 0, steady & (not_sum == 0)
     told = ~(mean & total)
     odd = told & ~mean & ~total
-    if odd.sum() > _MOST_ODD * told.sum():
+    often = odd & (not_mean > 1) & (~steady | (not_sum > 1))
+    if often.any() or odd.sum() > _MOST_ODD * told.sum():
         return MEAN, _why_odd(tried, odd, keeps, dtype)
     adds = total & ~mean
     if not adds.any():
@@ -260,11 +282,12 @@ def movement(tried: Tried, *, dtype: str) -> tuple[Movement, Doubt]:
     if not tried.others:
         return MEAN, Doubt.UNTRIED
     kept = _shortest(np.where(steady, keeps, np.median(keeps[adds])))
+    grows = all(one.grows(kept, adds, dtype) for one in tried.steps)
     if (adds | odd | ~told).all():
-        return Movement(adds=True, keeps=kept), Doubt.NONE
+        return Movement(adds=True, keeps=kept, grows=grows), Doubt.NONE
     # Of an element that nothing was added to it is not known which it is.
     doubt = Doubt.NONE if told.all() else Doubt.UNMOVED
-    return Movement(adds=adds, keeps=kept), doubt
+    return Movement(adds=adds, keeps=kept, grows=grows), doubt
 
 
 def _of_mean(tried: Tried, dtype: str) -> Doubt:
@@ -313,8 +336,11 @@ def _of_random(
     adds = grown > times**0.25
     if adds and not (steady.all() and all(_nearer_sum(p, share) for p in tried.later)):
         return MEAN, Doubt.UNSTEADY
+    least, most = times ** (0.25 - _MIDDLE), times ** (0.25 + _MIDDLE)
     found = Movement(adds=True, keeps=share) if adds else MEAN
-    if times ** (0.25 - _MIDDLE) < grown < times ** (0.25 + _MIDDLE):
+    each = tried.grown.by_element(share)
+    others = np.mean(each < least if adds else each > most) if each.size else 0.0
+    if least < grown < most or others > _OTHERS:
         return found, Doubt.RANDOM
     apart = _is_apart(tried.drawn, found, dtype)
     return found, Doubt.NEITHER if apart else Doubt.NONE
@@ -344,34 +370,44 @@ def share_kept(tried: Tried, *, dtype: str) -> tuple[Array, Flags]:
 
     It is measured between two values that are both much higher than usual. What a step
     adds may be another amount there, as nothing beyond a bound, but is the same for
-    both. Integers keep all or nothing: parts of them are rounded.
+    both. Where other state is as it begins the share has to be what it is later.
+    Integers keep all or nothing: parts of them are rounded.
     """
     size = tried.first.before.shape
     if not tried.shifted:
         return np.ones(size), np.zeros(size, np.bool_)
-    low, high = tried.shifted
-    by = shifts(dtype)[1] - shifts(dtype)[0]
+    share, steady, most = _share(*tried.shifted[:2], dtype=dtype)
+    if tried.shifted[2:]:
+        begun, also, more = _share(*tried.shifted[2:], dtype=dtype)
+        steady = steady & also & (np.abs(share - begun) <= most + more)
+    return share, steady
+
+
+def _share(low: Pass, high: Pass, *, dtype: str) -> tuple[Array, Flags, Array]:
+    """Return a share, whether it is steady, and how far it may be off."""
+    by = high.before - low.before
+    by = np.where(np.isfinite(by) & (by != 0), by, shifts(dtype)[1] - shifts(dtype)[0])
     pairs = zip(high.made, low.made, strict=True)
     with np.errstate(invalid="ignore", over="ignore"):
         shares = np.stack([(higher - lower) / by for higher, lower in pairs])
     steady = np.isfinite(shares).all(axis=0)
     shares = np.where(steady, shares, 0.0)
     share = np.clip(shares[0], 0.0, 1.0)
-    if "float" not in dtype:
-        whole = np.round(share)
-        return whole, steady & (np.abs(shares - whole).max(axis=0) <= _UNLIKE)
+    if "float" not in dtype or "16" in dtype:
+        # 16 bits have some two digits of a share.
+        share = np.round(share, 0 if "float" not in dtype else 2)
+        most = np.full(share.shape, _UNLIKE / 2)
+        return share, steady & (np.abs(shares - share).max(axis=0) <= _UNLIKE), most
     # What is added may be another amount for each of the two, and has last digits.
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         added = np.abs(low.whole - _kept(low.before, share)) / by
     most = np.minimum(2 * added + _SHARE_DIGITS * _last_digit(dtype), _UNLIKE)
-    if "16" in dtype:
-        most = np.full(size, _UNLIKE)
     apart = np.abs(shares - share).max(axis=0)
     near = np.maximum(np.minimum(2 * apart, most), _SHORT)
     for digits in range(_MOST_DIGITS, 0, -1):
         short = np.round(share, digits)
         share = np.where(np.abs(share - short) <= near, short, share)
-    return share, steady & (apart <= most)
+    return share, steady & (apart <= most), most
 
 
 def _shortest(keeps: Array) -> float | Array:

@@ -145,7 +145,9 @@ class StateTrial:
         # A largest or smallest sum is found from a value that the next one exceeds.
         between = [
             self._with(adding, lambda at: _between(self._begins[at], whole[at])),
-            self._with(adding, lambda at: _between(0 * whole[at], whole[at])),
+            self._with(
+                adding, lambda at: _between(np.zeros_like(whole[at]), whole[at])
+            ),
         ]
         halfway = [(begins, self._from(begins)) for begins in between]
         together = self._shifted(adding, usual)
@@ -217,20 +219,27 @@ class StateTrial:
     def _shifted(
         self, places: Collection[int], usual: list[Any]
     ) -> list[tuple[list[Any], _Few]]:
-        """Return usual values with these made higher, twice, and what they make."""
+        """Return values with these made higher, twice, and what is made of them.
+
+        From the usual ones on, and from those that the model begins with.
+        """
         found = []
-        for number in range(2):
-            begins = list(usual)
-            for at in places:
-                by = shifts(self._variables[at].dtype)[number]
-                begins[at] = _higher(begins[at], by)
-            found.append((begins, self._from(begins)))
+        for others in (usual, self._begins):
+            pair = []
+            for number in range(2):
+                begins = list(others)
+                for at in places:
+                    by = shifts(self._variables[at].dtype)[number]
+                    begins[at] = _higher(begins[at], by)
+                pair.append((begins, self._from(begins)))
+            if all(made for _, made in pair):
+                found += pair
         return found
 
     def _of_shifted(
         self, at: int, shifted: Sequence[tuple[list[Any], _Few]]
     ) -> tuple[Pass, ...]:
-        return tuple(self._pass(at, begins, made) for begins, made in shifted if made)
+        return tuple(self._pass(at, begins, made) for begins, made in shifted)
 
     def _drawn(self, begins: Sequence[Any], usual: _Few) -> list[_Few]:
         """Return what several draws make of these values; one if all make the same.
@@ -316,7 +325,9 @@ def _asked(
     return [
         at
         for at in sorted(assigned)
-        if variables[at].dtype != "bool" and id(variables[at]) not in known
+        if variables[at].dtype != "bool"
+        and id(variables[at]) not in known
+        and 0 not in variables[at].shape
     ]
 
 
@@ -327,9 +338,11 @@ def _places(before: Any, whole: Any) -> NDArray[np.int64] | None:
         return None
     half = _MOST_ELEMENTS // 2
     moved = np.flatnonzero(before.reshape(-1) != whole.reshape(-1))
-    return np.union1d(
-        moved[:: -(-moved.size // half) or 1], np.arange(0, size, -(-size // half))
-    )
+    # The same for all members; at random, or a step might meet some columns alone.
+    drawn = np.random.default_rng(0)
+    if moved.size > half:
+        moved = drawn.choice(moved, half, replace=False)
+    return np.union1d(moved, drawn.choice(size, half, replace=False))
 
 
 def _between(value: Any, other: Any) -> Any:

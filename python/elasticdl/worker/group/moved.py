@@ -12,12 +12,13 @@ All that members do is to add up vectors of float32:
     floats      the distance from where the step began, or what is added to the share
                 that a sum keeps; and the value itself
 
-and at the end by what means of integers are divided.
+and at the end how many portions there were, and by what means of integers are divided.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,12 +28,18 @@ from numpy.typing import NDArray
 from elasticdl.model.measures.moves import MEAN, Movement
 from elasticdl.model.variables import NamedVariable
 
+log = logging.getLogger(__name__)
+
 Floats = NDArray[np.float32]
 _FLOAT32_BYTES = 4
 _BYTE = 256
 # Bytes of so many records at most add up to numbers that float32 has exactly. Records
 # of larger steps are counted in lots.
 _MOST_RECORDS = 1 << 15
+# At the vector's end: portions, and lots of records.
+_COUNTS = 2
+# What sums in another order leave of a value that stays as it is.
+_ROUNDING = 1e-3
 
 
 class MovedState:
@@ -43,7 +50,8 @@ class MovedState:
         self._items = variables
         self._movements = [MEAN] * len(variables)
         self.before: list[NDArray[Any]] = []
-        self.size = 1 + sum(
+        self._told: set[str] = set()
+        self.size = _COUNTS + sum(
             _width(np.dtype(item.variable.dtype)) * int(np.prod(item.shape))
             for item in variables
         )
@@ -60,7 +68,7 @@ class MovedState:
     def described(self) -> bytes:
         """Return how portions move the variables, for another member."""
         found = [
-            (np.asarray(m.adds).tolist(), np.asarray(m.keeps).tolist())
+            (np.asarray(m.adds).tolist(), np.asarray(m.keeps).tolist(), m.grows)
             for m in self._movements
         ]
         return json.dumps(found).encode()
@@ -74,8 +82,9 @@ class MovedState:
             Movement(
                 adds if isinstance(adds, bool) else np.asarray(adds, np.bool_),
                 keeps if isinstance(keeps, float) else np.asarray(keeps),
+                grows,
             )
-            for adds, keeps in json.loads(described)
+            for adds, keeps, grows in json.loads(described)
         ]
 
     def begin(self) -> None:
@@ -94,6 +103,7 @@ class MovedState:
         """
         lots = np.float32(max(1, round(rows * _MOST_RECORDS / max(of, _MOST_RECORDS))))
         total[-1] += lots
+        total[-2] += 1
         for part, item, before, movement in self._parts(total):
             value = item.numpy().reshape(-1)
             begin = before.reshape(-1)
@@ -120,7 +130,38 @@ class MovedState:
                 divisor = _each(movement, 1.0, rows / _scale(of))
                 moved, values = part / divisor
                 reached = _reached(begin, moved, values, movement)
+            if movement.grows:
+                reached = self._anew(item, begin, reached, movement, total[-2])
             item.variable.assign(reached.astype(before.dtype).reshape(before.shape))
+
+    def _anew(
+        self,
+        item: NamedVariable,
+        before: NDArray[Any],
+        reached: NDArray[Any],
+        movement: Movement,
+        portions: float,
+    ) -> NDArray[Any]:
+        """Return a sum that was tried to grow alone, where it begins anew in a step.
+
+        Then little of what it was is in what portions made of it, and it is their sum.
+        """
+        kept = _kept(before, movement)
+        with np.errstate(invalid="ignore", over="ignore"):
+            values = reached + kept * kept.dtype.type(portions - 1)
+            smaller = _adds(movement) & (reached < kept - _ROUNDING * np.abs(kept))
+            anew = smaller & (2 * values < kept * kept.dtype.type(portions))
+        if smaller.any() and item.name not in self._told:
+            self._told.add(item.name)
+            log.warning(
+                "State %s adds up over records in the batch that was tried, and got "
+                "smaller in this step. Workers of strategy allReduce add up what "
+                "portions of a step add to it, so that it depends on their number "
+                "unless it begins anew there; expected a sum of which each step keeps "
+                "the same share, else set strategy: local",
+                item.name,
+            )
+        return np.where(anew, values, reached)
 
     def _parts(
         self, total: Floats
@@ -130,7 +171,7 @@ class MovedState:
         each = zip(self._items, self.before, self._movements, strict=True)
         for item, before, movement in each:
             end = at + _width(before.dtype) * before.size
-            part = total[at:end].reshape(-1, before.size)
+            part = total[at:end].reshape(_width(before.dtype), before.size)
             found.append((part, item, before, movement))
             at = end
         return found

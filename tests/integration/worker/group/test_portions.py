@@ -362,7 +362,7 @@ def test_sums_of_what_random_layers_leave_add_up(module, data, drop, caplog):
     member = Member(module(case, "allReduce", BATCH, data), data, None)
     moves = member.step.moved
     found = {
-        variable.path.rpartition("/")[2]: tuple(one)
+        variable.path.rpartition("/")[2]: tuple(one[:2])
         for variable, one in zip(
             moves.variables, json.loads(moves.described()), strict=True
         )
