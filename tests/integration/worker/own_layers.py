@@ -295,6 +295,7 @@ class Reset(keras.layers.Layer):
         self.none = make("none", "int32", (0,))
         self.steps = make("steps", "int32")
         self.ramp = make("ramp", "float32")
+        self.signed = make("signed", "float32")
 
     def call(self, inputs, training=False):
         if training:
@@ -307,6 +308,7 @@ class Reset(keras.layers.Layer):
             self.none.assign(self.none + 1)
             keeps = 0.99 + 1e-5 * keras.ops.cast(self.steps, "float32")
             self.ramp.assign(keeps * self.ramp + keras.ops.cast(rows, "float32"))
+            self.signed.assign_add(keras.ops.sum(inputs))
             self.steps.assign_add(1)
         return inputs
 

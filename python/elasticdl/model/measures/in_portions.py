@@ -81,7 +81,12 @@ def _numpy(tensor: Any) -> Any:
 
 def cut_in_two(batch: Any, first: int, rows: int) -> Iterator[Any]:
     for start, end in ((0, first), (first, rows)):
-        yield tf.nest.map_structure(lambda t: _rows(t, start, end), batch)  # noqa: B023
+        yield rows_of(batch, start, end)
+
+
+def rows_of(batch: Any, start: int, end: int) -> Any:
+    """Return the records of a batch from one on to before another."""
+    return tf.nest.map_structure(lambda tensor: _rows(tensor, start, end), batch)
 
 
 def _rows(tensor: Any, start: int, end: int) -> Any:

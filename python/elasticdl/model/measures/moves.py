@@ -58,7 +58,7 @@ class Movement:
             One for each element where these differ.
         keeps: How much of the old value is in the new one, where they add: a number, or
             one for each element.
-        grows: Nothing that was added was below zero.
+        grows: No record that was tried adds anything below zero.
     """
 
     adds: bool | Flags = False
@@ -146,13 +146,6 @@ class Pass:
         digits = _LAST_DIGITS * _last_digit(dtype) * np.abs(stacked).max(axis=0)
         share = _ROUNDING_16 if short else _ROUNDING
         return np.asarray(share * moved + digits)
-
-    def grows(self, keeps: float | Array, adds: Flags, dtype: str) -> bool:
-        """Whether nothing that is below zero is added to these elements."""
-        least, known = -self.tolerance(dtype), self.known & adds
-        with np.errstate(invalid="ignore"):
-            added = [one - _kept(self.before, keeps) for one in self.made]
-        return all((one >= least)[known].all() for one in added)
 
     def is_mean(self, dtype: str) -> Flags:
         """By element whether the batch is the mean of its portions."""
@@ -282,12 +275,25 @@ def movement(tried: Tried, *, dtype: str) -> tuple[Movement, Doubt]:
     if not tried.others:
         return MEAN, Doubt.UNTRIED
     kept = _shortest(np.where(steady, keeps, np.median(keeps[adds])))
-    grows = all(one.grows(kept, adds, dtype) for one in tried.steps)
     if (adds | odd | ~told).all():
-        return Movement(adds=True, keeps=kept, grows=grows), Doubt.NONE
+        return Movement(adds=True, keeps=kept), Doubt.NONE
     # Of an element that nothing was added to it is not known which it is.
     doubt = Doubt.NONE if told.all() else Doubt.UNMOVED
-    return Movement(adds=adds, keeps=kept, grows=grows), doubt
+    return Movement(adds=adds, keeps=kept), doubt
+
+
+def only_grows(
+    found: Movement, before: Array, made: Sequence[Array], dtype: str
+) -> bool:
+    """Return whether nothing below zero is added where single records make this."""
+    kept = _kept(before, found.keeps)
+    least = -_LAST_DIGITS * _last_digit(dtype) * np.abs(kept)
+    with np.errstate(invalid="ignore"):
+        less = [
+            (one - kept < least)[np.broadcast_to(found.adds, kept.shape)].any()
+            for one in made
+        ]
+    return bool(made) and not any(less)
 
 
 def _of_mean(tried: Tried, dtype: str) -> Doubt:

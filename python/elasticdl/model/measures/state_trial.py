@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from elasticdl.model.measures.in_portions import (
@@ -21,6 +22,7 @@ from elasticdl.model.measures.in_portions import (
     cut_in_two,
     num_rows,
     repeated,
+    rows_of,
     tried_in_portions,
 )
 from elasticdl.model.measures.moves import (
@@ -34,6 +36,7 @@ from elasticdl.model.measures.moves import (
     Tried,
     may_add,
     movement,
+    only_grows,
     share_kept,
     shifts,
 )
@@ -47,6 +50,8 @@ _MOST_ELEMENTS = 1 << 17
 _DRAWS = 4
 # Where they are, some records come so often: an eighth of the batch makes two of it.
 _FEW, _TIMES = 8, 16
+# So many records are tried one by one, to see whether a sum only grows.
+_SINGLE = 8
 # Variables that are shifted alone, at most: each takes passes of its own.
 _MOST_ALONE = 16
 
@@ -112,8 +117,20 @@ class StateTrial:
                 found[at], doubt = MEAN, Doubt.UNSTEADY  # others are not known
             if doubt:
                 _tell(self._variables[at], doubt)
+        self._note_growth(asked, found)
         _tell_found([(self._variables[at], found[at]) for at in asked])
         return found
+
+    def _note_growth(self, asked: Sequence[int], found: list[Movement]) -> None:
+        """Note of which sums no single record makes less."""
+        adding = [at for at in asked if np.any(found[at].adds)]
+        singles = self._of_single_records() if adding else []
+        for at in adding:
+            made = [one[at] for one in singles]
+            begin = self._elements(at, self._begins[at])
+            dtype = self._variables[at].dtype
+            grows = only_grows(found[at], begin, made, dtype)
+            found[at] = replace(found[at], grows=grows)
 
     def _look_closer(
         self, tried: dict[int, Tried], whole: list[Any], usual: list[Any]
@@ -215,6 +232,20 @@ class StateTrial:
     def _few_of(self, function: Callable[..., Any], batches: Iterable[Any]) -> _Few:
         """Return what is made of each of these batches; nothing if one fails."""
         return self._few([one[0] for one in computed(function, batches)])
+
+    def _of_single_records(self) -> _Few:
+        """Return what some records make one by one, also with features negated."""
+        features, labels = self._batch
+        function = partial(self._traced, begins=self._begins)
+        found = []
+        for changed in (features, tf.nest.map_structure(_negated, features)):
+            for row in range(min(num_rows(self._batch), _SINGLE)):
+                one = rows_of((changed, labels), row, row + 1)
+                made = self._few_of(function, [one])
+                if not made:
+                    return []
+                found += made
+        return found
 
     def _shifted(
         self, places: Collection[int], usual: list[Any]
@@ -343,6 +374,11 @@ def _places(before: Any, whole: Any) -> NDArray[np.int64] | None:
     if moved.size > half:
         moved = drawn.choice(moved, half, replace=False)
     return np.union1d(moved, drawn.choice(size, half, replace=False))
+
+
+def _negated(tensor: Any) -> Any:
+    dense = isinstance(tensor, tf.Tensor) and tensor.dtype.is_floating
+    return -tensor if dense else tensor
 
 
 def _between(value: Any, other: Any) -> Any:

@@ -108,6 +108,8 @@ def test_a_sum_that_begins_anew_in_some_step_does_so_in_a_group(module, data, ca
     begun = one.module.model.get_weights()
     found = found_of(one)
     assert found["short"][:2] == (True, 1)
+    grow = {name for name, (is_sum, _, grows) in found.items() if is_sum and grows}
+    assert grow == {"used", "seen", "short"}
     doubts = {name: text.split(" ", 1)[0] for name, text in told(caplog).items()}
     assert doubts == {"ramp": "adds"}
     caplog.clear()
@@ -119,7 +121,7 @@ def test_a_sum_that_begins_anew_in_some_step_does_so_in_a_group(module, data, ca
             {w.path.rpartition("/")[2]: w.numpy() for w in m.module.model.weights}
             for m in (one, others[0])
         ]
-        for name in ("used", "seen", "short", "steps"):
+        for name in ("used", "seen", "short", "steps", "signed"):
             np.testing.assert_allclose(values[0][name], values[1][name], rtol=1e-5)
     got_smaller = [one for one in caplog.messages if "got smaller in this" in one]
     assert len(got_smaller) >= 2
