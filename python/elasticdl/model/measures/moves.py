@@ -286,6 +286,8 @@ def only_grows(
     found: Movement, before: Array, made: Sequence[Array], dtype: str
 ) -> bool:
     """Return whether nothing below zero is added where single records make this."""
+    if "int8" in dtype or not np.any(found.keeps):
+        return False  # it soon wraps around; or it is that of each step alone
     kept = _kept(before, found.keeps)
     least = -_LAST_DIGITS * _last_digit(dtype) * np.abs(kept)
     with np.errstate(invalid="ignore"):
@@ -400,9 +402,9 @@ def _share(low: Pass, high: Pass, *, dtype: str) -> tuple[Array, Flags, Array]:
     shares = np.where(steady, shares, 0.0)
     share = np.clip(shares[0], 0.0, 1.0)
     if "float" not in dtype or "16" in dtype:
-        # 16 bits have some two digits of a share.
-        share = np.round(share, 0 if "float" not in dtype else 2)
-        most = np.full(share.shape, _UNLIKE / 2)
+        # 16 bits have two digits of a share, or three.
+        share = np.round(share, {"bfloat16": 2, "float16": 3}.get(dtype, 0))
+        most = np.full(share.shape, 0.75 * _UNLIKE)
         return share, steady & (np.abs(shares - share).max(axis=0) <= _UNLIKE), most
     # What is added may be another amount for each of the two, and has last digits.
     with np.errstate(invalid="ignore", over="ignore"):

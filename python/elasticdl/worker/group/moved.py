@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,49 +120,45 @@ class MovedState:
 
     def apply(self, total: Floats, rows: float, *, of: int) -> None:
         """Set the values from what all members added up; `of`: as for `add`."""
-        for part, item, before, movement in self._parts(total):
+        parts = self._parts(total)
+        for number, (part, item, before, movement) in enumerate(parts):
             begin = before.reshape(-1)
             if before.dtype.kind == "b":
                 reached = np.logical_xor(begin, part[0] > 0)
             elif before.dtype.kind in "iu":
                 lots = round(float(total[-1]))
-                reached = _reached_integers(begin, part, movement, lots)
+                values = reached = _reached_integers(begin, part, movement, lots)
             else:
                 divisor = _each(movement, 1.0, rows / _scale(of))
                 moved, values = part / divisor
                 reached = _reached(begin, moved, values, movement)
             if movement.grows:
-                reached = self._anew(item, begin, reached, movement, total[-2])
+                portions = round(float(total[-2]))
+                if before.dtype.kind in "iu":
+                    values = reached + begin * begin.dtype.type(portions - 1)
+                anew, goes_on = _begins_anew(begin, reached, values, movement, portions)
+                reached = np.where(anew, values, reached)
+                self._tell_of_smaller(number, item, anew=bool(anew.any()), on=goes_on)
             item.variable.assign(reached.astype(before.dtype).reshape(before.shape))
 
-    def _anew(
-        self,
-        item: NamedVariable,
-        before: NDArray[Any],
-        reached: NDArray[Any],
-        movement: Movement,
-        portions: float,
-    ) -> NDArray[Any]:
-        """Return a sum that was tried to grow alone, where it begins anew in a step.
-
-        Then little of what it was is in what portions made of it, and it is their sum.
-        """
-        kept = _kept(before, movement)
-        with np.errstate(invalid="ignore", over="ignore"):
-            values = reached + kept * kept.dtype.type(portions - 1)
-            smaller = _adds(movement) & (reached < kept - _ROUNDING * np.abs(kept))
-            anew = smaller & (2 * values < kept * kept.dtype.type(portions))
-        if smaller.any() and item.name not in self._told:
-            self._told.add(item.name)
-            log.warning(
-                "State %s adds up over records in the batch that was tried, and got "
-                "smaller in this step. Workers of strategy allReduce add up what "
-                "portions of a step add to it, so that it depends on their number "
-                "unless it begins anew there; expected a sum of which each step keeps "
-                "the same share, else set strategy: local",
-                item.name,
-            )
-        return np.where(anew, values, reached)
+    def _tell_of_smaller(
+        self, number: int, item: NamedVariable, *, anew: bool, on: bool
+    ) -> None:
+        """Tell once of a sum that got smaller, and only grew when it was tried."""
+        if not on:
+            # All members see that in the same step.
+            self._movements[number] = replace(self._movements[number], grows=False)
+        if (on and not anew) or item.name in self._told:
+            return
+        self._told.add(item.name)
+        log.warning(
+            "State %s got smaller in this step, where it %s; when it was tried each "
+            "record made it larger. Workers of strategy allReduce add up what portions "
+            "of a step add to it: expected a sum of which each step keeps the same "
+            "share, else set strategy: local",
+            item.name,
+            "begins anew" if anew else "does not begin anew",
+        )
 
     def _parts(
         self, total: Floats
@@ -187,6 +184,33 @@ def _kept(before: NDArray[Any], movement: Movement) -> NDArray[Any]:
 
 def _adds(movement: Movement) -> NDArray[np.bool_]:
     return np.asarray(movement.adds).reshape(-1)
+
+
+def _begins_anew(
+    before: NDArray[Any],
+    reached: NDArray[Any],
+    values: NDArray[Any],
+    movement: Movement,
+    portions: int,
+) -> tuple[NDArray[np.bool_], bool]:
+    """Return which elements of a sum begin anew in a step, and if it may do so again.
+
+    It was tried to grow alone. Where it gets smaller, and little of what it was is in
+    what portions made of it, which add up to `values`, it is their sum. A sum that is
+    below zero, or gets smaller otherwise, is another one than was tried.
+    """
+    kept = _kept(before, movement).astype(np.float64)
+    made, all_made = reached.astype(np.float64), values.astype(np.float64)
+    if before.dtype.kind in "iu":
+        # What was added, as it is below zero.
+        added = (reached - _kept(before, movement)).astype(f"i{before.dtype.itemsize}")
+        made = kept + added
+        all_made = made + kept * (portions - 1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        smaller = _adds(movement) & (made < kept - _ROUNDING * np.abs(kept))
+        may_be = smaller & (kept > 0) & (all_made >= 0)
+        anew = may_be & (may_be & (2 * all_made < kept * portions)).any()
+    return anew, not (smaller & ~anew).any()
 
 
 def _each(movement: Movement, added: float, averaged: float) -> Floats:

@@ -135,3 +135,51 @@ def test_integers_stay_as_they_are_in_steps_of_very_many_records(dtype, value, r
         moved.add(total, number, of=sum(rows))
     moved.apply(total, sum(rows), of=sum(rows))
     assert int(variable.numpy()) == value
+
+
+def stepped(moved, variable, values):
+    """Make a step of portions of a record each, which make these values."""
+    total = np.zeros(moved.size, np.float32)
+    for value in values:
+        moved.rewind()
+        variable.assign(np.array(value, variable.dtype))
+        moved.add(total, 1, of=len(values))
+    moved.apply(total, len(values), of=len(values))
+    moved.begin()
+    return variable.numpy()
+
+
+def summing(dtype, begin):
+    variable = keras.Variable(np.array(begin, dtype), dtype=dtype, trainable=False)
+    moved = MovedState([NamedVariable("layer/sum", variable)])
+    moved.moves_by([Movement(adds=True, grows=True)])
+    moved.begin()
+    return moved, variable
+
+
+@pytest.mark.parametrize("portions", [2, 3, 16])
+@pytest.mark.parametrize("dtype", ["int16", "uint32", "int64", "float32", "float64"])
+def test_a_sum_that_portions_set_to_zero_is_zero(dtype, portions, caplog):
+    moved, variable = summing(dtype, 1001)
+    assert stepped(moved, variable, [0] * portions) == 0
+    assert stepped(moved, variable, [3] * portions) == 3 * portions
+    (said,) = caplog.messages
+    assert "layer/sum got smaller in this step, where it begins anew" in said
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_a_sum_that_gets_below_zero_stays_a_sum(dtype, caplog):
+    """Each record that was tried may have made it larger by chance."""
+    moved, variable = summing(dtype, 10)
+    for added in (-3, -8, -5, 2, -7):
+        old = int(variable.numpy())
+        assert stepped(moved, variable, [old + added] * 2) == old + 2 * added
+    (said,) = caplog.messages
+    assert "does not begin anew" in said
+
+
+def test_a_decayed_sum_of_few_records_is_not_begun_anew(caplog):
+    moved, variable = summing("float32", 100)
+    moved.moves_by([Movement(adds=True, keeps=0.9, grows=True)])
+    assert stepped(moved, variable, [90, 91]) == pytest.approx(91)
+    assert not caplog.messages
