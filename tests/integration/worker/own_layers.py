@@ -328,3 +328,20 @@ class Table(keras.layers.Layer):
         return inputs
 
 """
+# From anywhere; of no number the first batch's spread.
+LARGEST = """
+class Largest(keras.layers.Layer):
+    def build(self, shape):
+        self.largest = self.add_weight(
+            name="largest", shape=shape[-1:], trainable=False,
+            initializer=keras.initializers.Constant(BEGIN))
+
+    def call(self, inputs, training=False):
+        if training:
+            old = self.largest.value
+            larger = keras.ops.maximum(old, keras.ops.max(inputs, 0))
+            self.largest.assign(keras.ops.where(
+                keras.ops.isnan(old), keras.ops.std(inputs, 0), larger))
+        return inputs
+
+"""

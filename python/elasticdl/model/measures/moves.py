@@ -111,8 +111,13 @@ class Pass:
 
     @property
     def known(self) -> Flags:
-        """By element whether all values are numbers."""
-        return np.asarray(np.isfinite(np.stack((self.before, *self.made))).all(axis=0))
+        """By element whether all values that are made are numbers."""
+        return np.asarray(np.isfinite(np.stack(self.made)).all(axis=0))
+
+    @property
+    def begin(self) -> Array:
+        """The value before; zero where it was no number, of which nothing is kept."""
+        return np.where(np.isfinite(self.before), self.before, 0)
 
     @property
     def moves(self) -> bool:
@@ -134,12 +139,12 @@ class Pass:
         """Return how far the batch is from the sum of what its portions add."""
         first, rest = self.parts
         with np.errstate(invalid="ignore", over="ignore"):
-            return self._off(first + rest - _kept(self.before, keeps))
+            return self._off(first + rest - _kept(self.begin, keeps))
 
     def tolerance(self, dtype: str) -> Array:
         """Return how far equal values may be apart."""
         known = self.known
-        stacked = np.where(known, np.stack((self.before, *self.made)), 0)
+        stacked = np.where(known, np.stack((self.begin, *self.made)), 0)
         with np.errstate(over="ignore"):
             moved = np.abs(stacked[1:] - stacked[0]).sum(axis=0)
         short = "16" in dtype and "float" in dtype
@@ -203,11 +208,12 @@ class Tried:
         first: From the values that the model begins with.
         others: From the same, with each record twice, once in each portion; and with
             one record alone in a portion. Empty where that cannot be computed.
-        later: From values that a step has made, from those halfway there, and from half
-            of what it made.
+        later: From values that a step has made, with the batch and with each portion;
+            from those halfway there, and from half of what it made.
         shifted: From values that are higher, twice: not by as much; and so where other
             state is as it begins. Empty where that cannot be computed, or is not asked.
-        lifted: What a batch makes of values that are higher by `LIFT`; None as above.
+        lifted: How much higher values were made, and what a batch makes of these; None
+            as above.
         drawn: What several draws of random numbers make of it; empty if they make
             nothing else.
         grown: What they make of records that come more often.
@@ -217,7 +223,7 @@ class Tried:
     others: tuple[Pass, ...] = ()
     later: tuple[Pass, ...] = ()
     shifted: tuple[Pass, ...] = ()
-    lifted: Array | None = None
+    lifted: tuple[float, Array] | None = None
     drawn: tuple[Pass, ...] = ()
     grown: Grown | None = None
 
@@ -227,8 +233,13 @@ class Tried:
         return self.first, *self.others, *self.later
 
 
-# What a state is made higher by to see whether it only decays.
-LIFT = 8.0
+def lift(before: Array) -> float:
+    """Return what a state is made higher by to see whether it only decays.
+
+    As much as it is, or digits are lost; a number of rounds begins with little.
+    """
+    most = float(np.abs(before[np.isfinite(before)]).max(initial=0.0))
+    return float(2.0 ** np.ceil(np.log2(8.0 + min(most, 2.0**60))))
 
 
 def shifts(dtype: str) -> tuple[float, float]:
@@ -301,11 +312,12 @@ def only_grows(
 def _of_mean(tried: Tried, dtype: str) -> Doubt:
     """Return why a state may be no mean that was one in all passes."""
     first = tried.first
-    if tried.lifted is not None and first.alike and first.known.all():
+    if tried.lifted is not None and first.alike and np.isfinite(first.before).all():
         # What decays alone is a sum to which no record has added anything.
-        share = (tried.lifted - first.whole) / LIFT
+        by, lifted = tried.lifted
+        share = (lifted - first.whole) / by
         off = np.abs(first.whole - _kept(first.before, share))
-        digits = _LAST_DIGITS * _last_digit(dtype) * (np.abs(first.before) + LIFT)
+        digits = _LAST_DIGITS * _last_digit(dtype) * (np.abs(first.before) + by)
         if (share < 1 - _UNLIKE / 100).all() and (off <= digits).all():
             return Doubt.UNMOVED
     known = np.any([one.known for one in tried.steps], axis=0)
@@ -393,7 +405,8 @@ def share_kept(tried: Tried, *, dtype: str) -> tuple[Array, Flags]:
 
 def _share(low: Pass, high: Pass, *, dtype: str) -> tuple[Array, Flags, Array]:
     """Return a share, whether it is steady, and how far it may be off."""
-    by = high.before - low.before
+    with np.errstate(invalid="ignore"):
+        by = high.before - low.before
     by = np.where(np.isfinite(by) & (by != 0), by, shifts(dtype)[1] - shifts(dtype)[0])
     pairs = zip(high.made, low.made, strict=True)
     with np.errstate(invalid="ignore", over="ignore"):

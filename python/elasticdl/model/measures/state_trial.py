@@ -26,7 +26,6 @@ from elasticdl.model.measures.in_portions import (
     tried_in_portions,
 )
 from elasticdl.model.measures.moves import (
-    LIFT,
     MEAN,
     Array,
     Doubt,
@@ -34,6 +33,7 @@ from elasticdl.model.measures.moves import (
     Movement,
     Pass,
     Tried,
+    lift,
     may_add,
     movement,
     only_grows,
@@ -93,6 +93,9 @@ class StateTrial:
         later = [self._from(whole)]
         if len(drawn) > 1 and later[0]:
             later = self._drawn(whole, later[0])
+        # Of a largest value one portion makes less than the other one does of that.
+        portions = [[np.asarray(v) for v in one] for one in self._reached[1:]]
+        more = [] if len(drawn) > 1 else [(one, self._from(one)) for one in portions]
         others = self._others(reached)
         few, many = self._grown() if len(drawn) > 1 else ([], [])
         tried = {}
@@ -102,7 +105,10 @@ class StateTrial:
             tried[at] = Tried(
                 self._pass(at, before, reached),
                 tuple(self._pass(at, before, made, share) for made, share in others),
-                () if after is None else (after,),
+                (
+                    *(() if after is None else (after,)),
+                    *(self._pass(at, *one) for one in more if one[1]),
+                ),
                 drawn=tuple(self._passes(at, before, drawn)) if is_drawn else (),
                 grown=self._grown_of(at, few, many) if is_drawn else None,
             )
@@ -146,11 +152,12 @@ class StateTrial:
             self._look_at_adding(adding, tried, whole, usual)
         rest = set(tried) - set(adding)
         decaying = [a for a in rest if tried[a].first.alike and "float" in dtypes[a]]
-        begins = self._with(decaying, lambda at: _higher(self._begins[at], LIFT))
+        by = {at: lift(tried[at].first.before) for at in decaying}
+        begins = self._with(decaying, lambda at: _higher(self._begins[at], by[at]))
         function = partial(self._traced, begins=begins)
         for lifted in self._few_of(function, [self._batch] if decaying else []):
             for at in decaying:
-                tried[at] = replace(tried[at], lifted=lifted[at])
+                tried[at] = replace(tried[at], lifted=(by[at], lifted[at]))
 
     def _look_at_adding(
         self,

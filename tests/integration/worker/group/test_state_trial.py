@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 from elasticdl.model.measures.moves import (
-    LIFT,
     Doubt,
     Pass,
     Tried,
+    lift,
     may_add,
     movement,
 )
@@ -20,6 +20,7 @@ from tests.integration.worker.matrix import BATCH, RECORDS, Case
 from tests.integration.worker.own_layers import (
     BEHIND,
     BOUNDED,
+    LARGEST,
     RARELY,
     RESET,
     TABLE,
@@ -134,6 +135,13 @@ def test_a_large_state_whose_columns_differ_is_named(module, data, caplog):
     assert told(caplog)["table"].startswith("adds up")
 
 
+@pytest.mark.parametrize("begin", ["-np.inf", "-1e9", "-3e38", "np.nan"])
+def test_a_largest_value_is_named_wherever_it_begins(module, data, caplog, begin):
+    case = beginning_with("Largest", LARGEST.replace("BEGIN", begin))
+    Member(module(case, "allReduce", BATCH, data), data, None)
+    assert told(caplog)["largest"].startswith("is neither")
+
+
 def test_state_that_is_assigned_behind_keras_is_named(module, data, caplog):
     case = beginning_with("Behind", BEHIND)
     member = Member(module(case, "allReduce", BATCH, data), data, None)
@@ -152,12 +160,15 @@ def test_what_decays_without_a_record_may_be_a_sum(keeps):
         made = kept(begin)
         return Pass(np.array([np.float64(begin)]), made, (made, made), 0.3)
 
-    for begin in np.random.default_rng(0).normal(size=200).astype(np.float32):
+    drawn = np.random.default_rng(0)
+    begins = drawn.normal(size=200) * 10 ** drawn.uniform(0, 5, 200)
+    for begin in begins.astype(np.float32):
+        by = lift(np.array([begin]))
         tried = Tried(
             passed(begin),
             others=(passed(begin),),
             later=(passed(kept(begin)[0]),),
-            lifted=kept(begin + np.float32(LIFT)),
+            lifted=(by, kept(begin + np.float32(by))),
         )
         assert not may_add(tried, dtype="float32")
         found, doubt = movement(tried, dtype="float32")
