@@ -30,7 +30,9 @@ Flags = NDArray[np.bool_]
 _LAST_DIGITS = 4
 _LAST_DIGIT = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
 # Of how far a step moves a state, what sums in another order leave.
-_ROUNDING, _ROUNDING_16 = 1e-3, 3e-2
+_ROUNDING, _ROUNDING_16 = 3e-3, 3e-2
+# Of how far the farthest element moves, what they leave of one that hardly moves.
+_ROUNDING_OF_ALL = 1e-8
 # So many of the elements may be odd in one pass, as where rounding gives a record to
 # another of them.
 _MOST_ODD = 0.01
@@ -150,7 +152,8 @@ class Pass:
         short = "16" in dtype and "float" in dtype
         digits = _LAST_DIGITS * _last_digit(dtype) * np.abs(stacked).max(axis=0)
         share = _ROUNDING_16 if short else _ROUNDING
-        return np.asarray(share * moved + digits)
+        of_all = _ROUNDING_OF_ALL * moved.max(initial=0.0)
+        return np.asarray(share * moved + digits + of_all)
 
     def is_mean(self, dtype: str) -> Flags:
         """By element whether the batch is the mean of its portions."""
@@ -317,7 +320,7 @@ def _of_mean(tried: Tried, dtype: str) -> Doubt:
         by, lifted = tried.lifted
         share = (lifted - first.whole) / by
         off = np.abs(first.whole - _kept(first.before, share))
-        digits = _LAST_DIGITS * _last_digit(dtype) * (np.abs(first.before) + by)
+        digits = 2 * _LAST_DIGITS * _last_digit(dtype) * np.abs(first.before)
         if (share < 1 - _UNLIKE / 100).all() and (off <= digits).all():
             return Doubt.UNMOVED
     known = np.any([one.known for one in tried.steps], axis=0)
