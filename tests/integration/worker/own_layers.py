@@ -345,3 +345,18 @@ class Largest(keras.layers.Layer):
         return inputs
 
 """
+# Many sums and one largest value.
+ODD = """
+class Odd(keras.layers.Layer):
+    def build(self, shape):
+        self.mixed = self.add_weight(
+            name="mixed", shape=(257,), initializer="zeros", trainable=False)
+
+    def call(self, inputs, training=False):
+        if training:
+            sums = keras.ops.repeat(keras.ops.sum(inputs ** 2)[None], 256)
+            largest = keras.ops.maximum(self.mixed[256:], keras.ops.max(inputs))
+            self.mixed.assign(keras.ops.concatenate([self.mixed[:256] + sums, largest]))
+        return inputs
+
+"""

@@ -21,6 +21,7 @@ from tests.integration.worker.own_layers import (
     BEHIND,
     BOUNDED,
     LARGEST,
+    ODD,
     RARELY,
     RESET,
     TABLE,
@@ -133,6 +134,13 @@ def test_a_large_state_whose_columns_differ_is_named(module, data, caplog):
     member = Member(module(case, "allReduce", BATCH, data), data, None)
     assert not found_of(member)["table"][0]
     assert told(caplog)["table"].startswith("adds up")
+
+
+def test_one_odd_element_among_many_is_named(module, data, caplog):
+    case = beginning_with("Odd", ODD)
+    member = Member(module(case, "allReduce", BATCH, data), data, None)
+    assert not found_of(member)["mixed"][0]
+    assert told(caplog)["mixed"].startswith("is neither")
 
 
 @pytest.mark.parametrize("begin", ["-np.inf", "-1e9", "-3e38", "np.nan"])
