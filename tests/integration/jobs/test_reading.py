@@ -7,6 +7,23 @@ import pytest
 from elasticdl.errors import ExitCode
 from elasticdl.testing.claims import check_whole
 
+# What both readers have.
+MODEL = """
+
+def feed(dataset, mode, metadata):
+    def parse(line):
+        number = tf.strings.to_number(line)
+        return tf.stack([number / 100, 1.0]), tf.math.floormod(number, 2)[None]
+
+    return dataset.map(parse)
+
+
+def custom_model():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+"""
+
 READER = """
 import errno, os
 import keras
@@ -40,18 +57,6 @@ def custom_data_reader(data_origin, **_):
     return Table(data_origin)
 
 
-def feed(dataset, mode, metadata):
-    def parse(line):
-        number = tf.strings.to_number(line)
-        return tf.stack([number / 100, 1.0]), tf.math.floormod(number, 2)[None]
-
-    return dataset.map(parse)
-
-
-def custom_model():
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile("adam", "mse")
-    return model
 """
 
 
@@ -60,7 +65,7 @@ def reading(job, tmp_path):
     """Makes a job whose records come from a reader of the module's own."""
 
     def make(name, *, strategy, epochs=3, error="RuntimeError", since=32):
-        code = READER.format(place=str(tmp_path), error=error, since=since)
+        code = READER.format(place=str(tmp_path), error=error, since=since) + MODEL
         return job(
             name,
             strategy=strategy,
@@ -127,18 +132,6 @@ def custom_data_reader(data_origin, **_):
     return Table(data_origin)
 
 
-def feed(dataset, mode, metadata):
-    def parse(line):
-        number = tf.strings.to_number(line)
-        return tf.stack([number / 100, 1.0]), tf.math.floormod(number, 2)[None]
-
-    return dataset.map(parse)
-
-
-def custom_model():
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile("adam", "mse")
-    return model
 """
 
 
@@ -146,7 +139,7 @@ def test_bad_records_that_cannot_be_read_again_are_told_and_no_members_crash(job
     one = job(
         "naming",
         strategy="allReduce",
-        model={"files": {"net.py": NAMING}},
+        model={"files": {"net.py": NAMING + MODEL}},
         data={"training": "table", "validation": "", "onBadRecord": "skip"},
         training={"epochs": 100, "batchSize": 8, "batchesPerTask": 2},
         worker={"replicas": 2, "min": 2},

@@ -38,6 +38,17 @@ class Nothing:
         return [b""]
 
 
+def member_of(number: int, vectors: Vectors | None = None, **more) -> Group:
+    return Group(
+        number,
+        Nothing(),
+        ends=ENDS,
+        door=Door("secret", vectors=vectors or Vectors()),
+        most_state_bytes=100,
+        **more,
+    )
+
+
 def gradient(member: int, step: int):
     drawn = np.random.default_rng([member, step]).standard_normal(SIZE)
     made = drawn.astype(np.float32)
@@ -49,14 +60,7 @@ def test_the_leader_hears_the_words_of_the_others() -> None:
     numbers = (1, 5, 6)
     said = {number: f"of {number}".encode() for number in numbers}
     groups = {
-        number: Group(
-            number,
-            Nothing(),
-            ends=ENDS,
-            door=Door("secret"),
-            most_state_bytes=100,
-            word=lambda number=number: said[number],
-        )
+        number: member_of(number, word=lambda number=number: said[number])
         for number in numbers
     }
     addresses = {n: f"127.0.0.1:{group.port}" for n, group in groups.items()}
@@ -104,14 +108,7 @@ def test_all_members_have_the_same_sums(
     numbers = tuple(range(10, 10 + members))
     vectors = {number: Vectors(lends=lends) for number in numbers}
     groups = {
-        number: Group(
-            number,
-            Nothing(),
-            ends=ENDS,
-            door=Door("secret", vectors=vectors[number]),
-            most_state_bytes=100,
-            encoding=Encoding(form, ROUNDED),
-        )
+        number: member_of(number, vectors[number], encoding=Encoding(form, ROUNDED))
         for number in numbers
     }
     addresses = {n: f"127.0.0.1:{group.port}" for n, group in groups.items()}
@@ -142,16 +139,7 @@ def test_all_members_have_the_same_sums(
 @pytest.mark.skipif(not can_lend(), reason="anonymous memory files")
 def test_a_piece_that_its_member_wrote_over_ends_the_round() -> None:
     vectors = {number: Vectors(lends=True) for number in (0, 1)}
-    groups = {
-        number: Group(
-            number,
-            Nothing(),
-            ends=ENDS,
-            door=Door("secret", vectors=vectors[number]),
-            most_state_bytes=100,
-        )
-        for number in (0, 1)
-    }
+    groups = {number: member_of(number, vectors[number]) for number in (0, 1)}
     addresses = {n: f"127.0.0.1:{group.port}" for n, group in groups.items()}
     for group in groups.values():
         group.enter(Round(1, (0, 1), (1, 1), begins=True), addresses)

@@ -47,6 +47,19 @@ def told(caplog):
     return {path.rpartition("/")[2]: rest for path, rest in words}
 
 
+def assert_same_steps(one, others, data, names):
+    """Make the same steps alone and in a group; the state is equal after each."""
+    for start in range(0, RECORDS - BATCH, BATCH):
+        together([one], data[start : start + BATCH])
+        together(others, data[start : start + BATCH])
+        mine, theirs = (
+            {w.path.rpartition("/")[2]: w.numpy() for w in m.module.model.weights}
+            for m in (one, others[0])
+        )
+        for name in names:
+            np.testing.assert_allclose(mine[name], theirs[name], rtol=1e-5)
+
+
 def test_what_one_record_of_the_first_batch_moves_is_taken_for_no_sum(
     module, data, caplog
 ):
@@ -92,15 +105,7 @@ def test_elements_of_a_state_move_each_in_their_own_way(module, data, caplog):
     doubts = {name: text.split(" ", 1)[0] for name, text in told(caplog).items()}
     assert doubts == dict.fromkeys(("every", "most", "least"), "adds")
     others = [Member(module(case, "allReduce", 2, data), data, begun) for _ in range(2)]
-    for start in range(0, RECORDS - BATCH, BATCH):
-        together([one], data[start : start + BATCH])
-        together(others, data[start : start + BATCH])
-    values = [
-        {item.path.rpartition("/")[2]: item.numpy() for item in m.module.model.weights}
-        for m in (one, others[0])
-    ]
-    for name in ("counts", "both", "slow", "rounds"):
-        np.testing.assert_allclose(values[0][name], values[1][name], rtol=1e-5)
+    assert_same_steps(one, others, data, ("counts", "both", "slow", "rounds"))
 
 
 def test_a_sum_that_begins_anew_in_some_step_does_so_in_a_group(module, data, caplog):
@@ -116,15 +121,8 @@ def test_a_sum_that_begins_anew_in_some_step_does_so_in_a_group(module, data, ca
     assert doubts == {"ramp": "adds"}
     caplog.clear()
     others = [Member(module(case, "allReduce", 2, data), data, begun) for _ in range(2)]
-    for start in range(0, RECORDS - BATCH, BATCH):
-        together([one], data[start : start + BATCH])
-        together(others, data[start : start + BATCH])
-        values = [
-            {w.path.rpartition("/")[2]: w.numpy() for w in m.module.model.weights}
-            for m in (one, others[0])
-        ]
-        for name in ("used", "seen", "short", "steps", "signed"):
-            np.testing.assert_allclose(values[0][name], values[1][name], rtol=1e-5)
+    names = ("used", "seen", "short", "steps", "signed")
+    assert_same_steps(one, others, data, names)
     got_smaller = [one for one in caplog.messages if "got smaller in this" in one]
     assert len(got_smaller) >= 2
 
