@@ -360,3 +360,39 @@ class Odd(keras.layers.Layer):
         return inputs
 
 """
+
+# What one batch does not tell, as it is declared: no share of `mixed` is a sum's, and
+# `steps` are no sum of records.
+DECLARED = """
+class Declared(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, aggregation, value=0.0, shape=(), dtype="float32": (
+            self.add_weight(
+                name=name, shape=shape, dtype=dtype, trainable=False,
+                aggregation=aggregation,
+                initializer=keras.initializers.Constant(value)))
+        self.rare = make("rare", "sum")
+        self.decayed = make("decayed", "sum", 1e4)
+        self.noisy = make("noisy", "sum")
+        self.signs = make("signs", "sum", dtype="int32")
+        self.likeness = make("likeness", "mean")
+        self.steps = make("steps", "sum")
+        self.average = make("average", "mean")
+        self.noise = keras.layers.GaussianNoise(1.0, seed=1)
+
+    def call(self, inputs, training=False):
+        if training:
+            rare = keras.ops.sum(keras.ops.cast(inputs[:, 0] > ABOVE, "float32"))
+            rows = keras.ops.cast(keras.ops.shape(inputs)[0], "float32")
+            self.rare.assign_add(rare)
+            self.decayed.assign(0.9 * self.decayed + rare)
+            noise = self.noise(keras.ops.zeros_like(inputs), training=True)
+            self.noisy.assign_add(rows + 1e-4 * keras.ops.sum(noise))
+            self.signs.assign_add(
+                keras.ops.sum(keras.ops.cast(keras.ops.sign(inputs[:, 0]), "int32")))
+            self.likeness.assign(keras.ops.max(inputs))
+            self.steps.assign_add(1.0)
+            self.average.assign(0.9 * self.average + 0.1 * keras.ops.mean(inputs))
+        return inputs
+
+"""

@@ -95,6 +95,12 @@ class Doubt(enum.StrEnum):
         "was not moved by the records that are tried before the first step, so that it "
         "is not known whether it adds up over records"
     )
+    # Of what is declared as a sum:
+    AVERAGE = "was moved before the first step as an average over records is"
+    UNKEPT = (
+        "showed no steady share of its old value that a step keeps before the first "
+        "step, so that all of it is taken to be kept"
+    )
 
 
 @dataclass(frozen=True)
@@ -294,6 +300,27 @@ def movement(tried: Tried, *, dtype: str) -> tuple[Movement, Doubt]:
     # Of an element that nothing was added to it is not known which it is.
     doubt = Doubt.NONE if told.all() else Doubt.UNMOVED
     return Movement(adds=adds, keeps=kept), doubt
+
+
+def declared_sum(
+    tried: Tried, found: Movement, doubt: Doubt, *, dtype: str
+) -> tuple[Movement, Doubt]:
+    """Return how portions move a variable that is declared as a sum.
+
+    The declaration decides also where what was tried contradicts it, which is told.
+    What a step keeps of the old value is known from the trial alone.
+    """
+    if np.all(found.adds):
+        return found, Doubt.NONE if doubt is Doubt.RANDOM else doubt
+    keeps, steady = share_kept(tried, dtype=dtype)
+    if not steady.all():
+        return Movement(adds=True), Doubt.UNKEPT
+    is_sum = all(one.is_sum(keeps, dtype).all() for one in tried.steps)
+    if is_sum or doubt is Doubt.RANDOM:
+        doubt = Doubt.NONE
+    elif doubt is Doubt.NONE:
+        doubt = Doubt.AVERAGE
+    return Movement(adds=True, keeps=_shortest(keeps)), doubt
 
 
 def only_grows(

@@ -33,6 +33,7 @@ from elasticdl.model.measures.moves import (
     Movement,
     Pass,
     Tried,
+    declared_sum,
     lift,
     may_add,
     movement,
@@ -116,16 +117,27 @@ class StateTrial:
         usual = whole if later[0] else before
         self._look_closer(tried, whole, usual)
         for at in asked:
-            dtype = self._variables[at].dtype
-            found[at], doubt = movement(tried[at], dtype=dtype)
-            differ = np.ndim(found[at].keeps) or np.ndim(found[at].adds)
-            if differ and self._places[at] is not None:
-                found[at], doubt = MEAN, Doubt.UNSTEADY  # others are not known
+            found[at], doubt = self._movement(at, tried[at])
             if doubt:
                 _tell(self._variables[at], doubt)
         self._note_growth(asked, found)
         _tell_found([(self._variables[at], found[at]) for at in asked])
         return found
+
+    def _movement(self, at: int, tried: Tried) -> tuple[Movement, Doubt]:
+        dtype = self._variables[at].dtype
+        found, doubt = movement(tried, dtype=dtype)
+        if _is_sum(self._variables[at]):
+            found, doubt = declared_sum(tried, found, doubt, dtype=dtype)
+        differ = np.ndim(found.keeps) or np.ndim(found.adds)
+        if differ and self._places[at] is not None:
+            # Those that are not looked at are not known.
+            return (
+                (Movement(adds=True), Doubt.UNKEPT)
+                if _is_sum(self._variables[at])
+                else (MEAN, Doubt.UNSTEADY)
+            )
+        return found, doubt
 
     def _note_growth(self, asked: Sequence[int], found: list[Movement]) -> None:
         """Note of which sums no single record makes less."""
@@ -147,7 +159,11 @@ class StateTrial:
         values is seen from the usual ones on.
         """
         dtypes = {at: self._variables[at].dtype for at in tried}
-        adding = [at for at in tried if may_add(tried[at], dtype=dtypes[at])]
+        adding = [
+            at
+            for at in tried
+            if _is_sum(self._variables[at]) or may_add(tried[at], dtype=dtypes[at])
+        ]
         if adding:
             self._look_at_adding(adding, tried, whole, usual)
         rest = set(tried) - set(adding)
@@ -347,9 +363,12 @@ def untried(
     variables: Sequence[Any], assigned: Collection[int], model: keras.Model
 ) -> list[Movement]:
     """Return how portions move variables where none could be tried; that is told."""
+    found = [MEAN] * len(variables)
     for at in _asked(variables, assigned, model):
-        _tell(variables[at], Doubt.UNTRIED)
-    return [MEAN] * len(variables)
+        is_sum = _is_sum(variables[at])
+        found[at] = Movement(adds=True) if is_sum else MEAN
+        _tell(variables[at], Doubt.UNKEPT if is_sum else Doubt.UNTRIED)
+    return found
 
 
 def _asked(
@@ -357,7 +376,8 @@ def _asked(
 ) -> list[int]:
     """Return the places of variables of which it is not known how portions move them.
 
-    Of flags it is, and of the statistics of Keras's own layer, which portions average.
+    Of flags it is, and of the statistics of Keras's own layer, which portions average,
+    as what is declared so.
     """
     known = {id(variable) for variable in _averages(model)}
     return [
@@ -365,8 +385,14 @@ def _asked(
         for at in sorted(assigned)
         if variables[at].dtype != "bool"
         and id(variables[at]) not in known
+        and variables[at].aggregation != "mean"
         and 0 not in variables[at].shape
     ]
+
+
+def _is_sum(variable: Any) -> bool:
+    """Whether the variable's author declares it as a sum."""
+    return bool(variable.aggregation == "sum")
 
 
 def _places(before: Any, whole: Any) -> NDArray[np.int64] | None:
@@ -441,11 +467,19 @@ def _in_words(one: Movement) -> str:
 
 
 def _tell(variable: Any, doubt: Doubt) -> None:
+    if _is_sum(variable):
+        log.warning(
+            'State %s is declared as a sum (aggregation="sum"), so workers of strategy '
+            "allReduce add up what portions of a step add to it; but it %s",
+            variable.path,
+            doubt,
+        )
+        return
     log.warning(
         "State %s %s. Workers of strategy allReduce average what portions of a step "
         "make of it, so that it depends on their number; expected a moving average "
-        "over records, or a sum of which each step keeps the same share, else set "
-        "strategy: local",
+        "over records, or a sum of which each step keeps the same share. Say which it "
+        'is (aggregation="mean" or "sum" of add_weight), or set strategy: local',
         variable.path,
         doubt,
     )

@@ -20,6 +20,7 @@ from tests.integration.worker.matrix import BATCH, RECORDS, Case
 from tests.integration.worker.own_layers import (
     BEHIND,
     BOUNDED,
+    DECLARED,
     LARGEST,
     ODD,
     RARELY,
@@ -153,6 +154,27 @@ def test_state_that_is_assigned_behind_keras_is_named(module, data, caplog):
     member = Member(module(case, "allReduce", BATCH, data), data, None)
     together([member], data[:BATCH])
     assert told(caplog)["seen"].startswith("was not tried")
+
+
+def test_what_is_declared_of_a_state_decides(module, data, caplog):
+    """What one batch does not tell is known then; what it contradicts is told."""
+    feeder = module(Case("plain"), "allReduce", BATCH, data)[1]
+    largest = np.max(next(feeder.batches(data[:BATCH])).features[:, 0])
+    text = DECLARED.replace("ABOVE", str(largest))
+    case = beginning_with("Declared", text)
+    one = Member(module(case, "allReduce", BATCH, data), data, None)
+    begun = one.module.model.get_weights()
+    others = [Member(module(case, "allReduce", 2, data), data, begun) for _ in range(2)]
+    found = found_of(one)
+    sums = {name for name, (is_sum, *_) in found.items() if is_sum}
+    assert sums == {"rare", "decayed", "noisy", "signs", "steps"}
+    kept = {name: found[name][1] for name in sums}
+    assert kept == {**dict.fromkeys(sums, 1), "decayed": 0.9}
+    assert set(told(caplog)) == {"steps"}
+    names = ("rare", "decayed", "signs", "average")
+    assert_same_steps(one, others, data, names)
+    seen = {w.path.rpartition("/")[2]: w.numpy() for w in one.module.model.weights}
+    assert seen["rare"] > 0
 
 
 @pytest.mark.parametrize("keeps", [0.5, 0.9, 0.99])
