@@ -121,7 +121,8 @@ class Stepping:
         clock = self._parts.shows.clock
         began = clock()
         try:
-            self._parts.step.compute(own.batches, ready, of=own.plan.records)
+            with self._parts.rate.during(own.plan.rate):
+                self._parts.step.compute(own.batches, ready, of=own.plan.records)
         except Exception as error:  # noqa: BLE001 - border: the user's model
             self._fail(own.task, error)
         if self._rows or not own.batches.records:

@@ -7,7 +7,8 @@ know the master.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import keras
 import numpy as np
@@ -73,6 +74,22 @@ class LearningRate:
         if wanted is not None and wanted != self._set:
             self._optimizer.learning_rate = wanted
             self._set = wanted
+
+    @contextmanager
+    def during(self, wanted: float | None) -> Iterator[None]:
+        """Have this rate meanwhile, which a loss may read; then what it was before.
+
+        A gradient that is computed with it may never be applied.
+        """
+        if wanted is None or wanted == self._set:
+            yield
+            return
+        before = base_learning_rate(self._optimizer)
+        self._optimizer.learning_rate = wanted
+        try:
+            yield
+        finally:
+            self._optimizer.learning_rate = before
 
     def set_for(self, version: int, epoch: int) -> None:
         """Set the rate of a version."""

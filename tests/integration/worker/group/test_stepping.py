@@ -3,8 +3,10 @@
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
@@ -105,3 +107,48 @@ def test_a_members_speed_is_that_of_its_share_and_of_its_update(members, batches
     parts.speeds = Speeds(follow=True)
     stepping.compute(own, lambda *_: None)
     assert 0 < parts.speeds.own < records / update
+
+
+READS_RATE = """
+
+KEPT = keras.optimizers.SGD(0.5)
+
+def optimizer():
+    return KEPT
+
+plain_loss = loss
+
+def loss(labels, predictions):
+    return plain_loss(labels, predictions) * (1 + KEPT.learning_rate)
+"""
+
+
+def test_a_loss_that_reads_the_rate_sees_that_of_its_own_step(members, batches_of, mlp):
+    """Alone or not, it is the plan's; until the step is made the old one is set."""
+    given, found = list(batches_of(6)), []
+    records = len(given[0][1])
+    for others in (False, True):
+        (one,) = members(1, text=mlp + READS_RATE)
+        parts_of_step = []
+
+        def compute(*args, one=one, kept=parts_of_step, **options):
+            kept.append(one.step.compute(*args, **options).copy())
+
+        step = SimpleNamespace(
+            compute=compute, apply=one.step.apply, alone=one.step.alone
+        )
+        first = one.share(*given[0])
+        stepping, place, parts = stepping_of(step, one, first, records=6 * records)
+        for number, batch in enumerate(given):
+            plan = replace(place.work.plan(records), rate=[0.5, 0.1, 0.3][number % 3])
+            own = replace(stepping.share(plan, 0, 2), batches=one.share(*batch))
+            if not others:
+                stepping.alone(own, (1,))
+                continue
+            before = parts.rate.last
+            stepping.compute(own, lambda *_: None)
+            assert float(parts.rate.own or parts.rate.last) == before
+            stepping.apply(plan, parts_of_step[-1], (1, 2))
+        found.append([w.numpy() for w in one.module.model.weights])
+    for alone, together in zip(*found, strict=True):
+        np.testing.assert_allclose(alone, together, rtol=1e-5, atol=1e-6)
