@@ -21,18 +21,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from elasticdl.model.measures.passes import (
+    LAST_DIGITS,
+    Array,
+    Flags,
+    Pass,
+    Tried,
+    kept_of,
+    last_digit,
+)
 
-# What single precision, and 16 bits, leave of equal values; in units of the last digit.
-_LAST_DIGITS = 4
-_LAST_DIGIT = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
-# Of how far a step moves a state, what sums in another order leave.
-_ROUNDING, _ROUNDING_16 = 3e-3, 3e-2
-# Of how far the farthest element moves, what they leave of one that hardly moves.
-_ROUNDING_OF_ALL = 1e-8
 # So many of the elements may be odd in one pass, as where rounding gives a record to
 # another of them.
 _MOST_ODD = 0.01
@@ -103,145 +102,6 @@ class Doubt(enum.StrEnum):
     )
 
 
-@dataclass(frozen=True)
-class Pass:
-    """What a step makes of a variable: with a batch, and with two portions of it."""
-
-    before: Array
-    whole: Array
-    parts: tuple[Array, Array]
-    first: float  # the first portion's share of the records
-
-    @property
-    def made(self) -> tuple[Array, ...]:
-        """What a batch and its portions make of it."""
-        return self.whole, *self.parts
-
-    @property
-    def known(self) -> Flags:
-        """By element whether all values that are made are numbers."""
-        return np.asarray(np.isfinite(np.stack(self.made)).all(axis=0))
-
-    @property
-    def begin(self) -> Array:
-        """The value before; zero where it was no number, of which nothing is kept."""
-        return np.where(np.isfinite(self.before), self.before, 0)
-
-    @property
-    def moves(self) -> bool:
-        """Whether any of them moves it."""
-        return any(not np.array_equal(self.before, one) for one in self.made)
-
-    @property
-    def alike(self) -> bool:
-        """Whether the batch and its portions make the same of it."""
-        return all(np.array_equal(self.whole, part) for part in self.parts)
-
-    def off_mean(self) -> Array:
-        """Return how far the batch is from the mean of its portions."""
-        first, rest = self.parts
-        with np.errstate(invalid="ignore", over="ignore"):
-            return self._off(self.first * first + (1 - self.first) * rest)
-
-    def off_sum(self, keeps: float | Array) -> Array:
-        """Return how far the batch is from the sum of what its portions add."""
-        first, rest = self.parts
-        with np.errstate(invalid="ignore", over="ignore"):
-            return self._off(first + rest - _kept(self.begin, keeps))
-
-    def tolerance(self, dtype: str) -> Array:
-        """Return how far equal values may be apart."""
-        known = self.known
-        stacked = np.where(known, np.stack((self.begin, *self.made)), 0)
-        with np.errstate(over="ignore"):
-            moved = np.abs(stacked[1:] - stacked[0]).sum(axis=0)
-        short = "16" in dtype and "float" in dtype
-        digits = _LAST_DIGITS * _last_digit(dtype) * np.abs(stacked).max(axis=0)
-        share = _ROUNDING_16 if short else _ROUNDING
-        of_all = _ROUNDING_OF_ALL * moved.max(initial=0.0)
-        return np.asarray(share * moved + digits + of_all)
-
-    def is_mean(self, dtype: str) -> Flags:
-        """By element whether the batch is the mean of its portions."""
-        return np.asarray(self.off_mean() <= self.tolerance(dtype))
-
-    def is_sum(self, keeps: float | Array, dtype: str) -> Flags:
-        """By element whether the batch is the sum of what its portions add."""
-        return np.asarray(self.off_sum(keeps) <= self.tolerance(dtype))
-
-    def _off(self, expected: Array) -> Array:
-        return np.where(self.known, np.abs(self.whole - expected), 0)
-
-
-@dataclass(frozen=True)
-class Grown:
-    """What other random numbers make of some records, and of these several times.
-
-    Attributes:
-        before: The value that it begins with.
-        times: How often each record comes.
-        few: What each draw makes of the records once.
-        many: What each draw makes of them so often.
-    """
-
-    before: Array
-    times: int
-    few: tuple[Array, ...]
-    many: tuple[Array, ...]
-
-    def by(self, keeps: float | Array) -> float:
-        """Return how many times as much is added, as the root of mean squares."""
-        few, many = (float(np.sqrt(s.sum())) for s in self._squares(keeps))
-        return many / few if few else 1.0
-
-    def by_element(self, keeps: float | Array) -> Array:
-        """Return the same for each element that anything is added to."""
-        few, many = (np.sqrt(squares) for squares in self._squares(keeps))
-        return many[few > 0] / few[few > 0]
-
-    def _squares(self, keeps: float | Array) -> list[Array]:
-        found = []
-        for made in (self.few, self.many):
-            with np.errstate(invalid="ignore", over="ignore"):
-                added = np.stack(made) - _kept(self.before, keeps)
-            added = np.where(np.isfinite(added), added, 0)
-            found.append(np.mean(np.square(added), axis=0))
-        return found
-
-
-@dataclass(frozen=True)
-class Tried:
-    """The passes that tell how a variable moves.
-
-    Attributes:
-        first: From the values that the model begins with.
-        others: From the same, with each record twice, once in each portion; and with
-            one record alone in a portion. Empty where that cannot be computed.
-        later: From values that a step has made, with the batch and with each portion;
-            from those halfway there, and from half of what it made.
-        shifted: From values that are higher, twice: not by as much; and so where other
-            state is as it begins. Empty where that cannot be computed, or is not asked.
-        lifted: How much higher values were made, and what a batch makes of these; None
-            as above.
-        drawn: What several draws of random numbers make of it; empty if they make
-            nothing else.
-        grown: What they make of records that come more often.
-    """
-
-    first: Pass
-    others: tuple[Pass, ...] = ()
-    later: tuple[Pass, ...] = ()
-    shifted: tuple[Pass, ...] = ()
-    lifted: tuple[float, Array] | None = None
-    drawn: tuple[Pass, ...] = ()
-    grown: Grown | None = None
-
-    @property
-    def steps(self) -> tuple[Pass, ...]:
-        """All passes but those from shifted values and random numbers."""
-        return self.first, *self.others, *self.later
-
-
 def lift(before: Array) -> float:
     """Return what a state is made higher by to see whether it only decays.
 
@@ -284,6 +144,9 @@ def movement(tried: Tried, *, dtype: str) -> tuple[Movement, Doubt]:
     not_mean = np.sum([~one.is_mean(dtype) for one in tried.steps], axis=0)
     not_sum = np.sum([~one.is_sum(keeps, dtype) for one in tried.steps], axis=0)
     mean, total = not_mean == 0, steady & (not_sum == 0)
+    may_be_mean, may_be_sum = _by_rounding(tried, keeps, dtype)
+    odd = ~mean & ~total
+    mean, total = mean | (odd & may_be_mean), total | (odd & steady & may_be_sum)
     told = ~(mean & total)
     odd = told & ~mean & ~total
     often = odd & (not_mean > 1) & (~steady | (not_sum > 1))
@@ -323,14 +186,25 @@ def declared_sum(
     return Movement(adds=True, keeps=_shortest(keeps)), doubt
 
 
+def _by_rounding(tried: Tried, keeps: Array, dtype: str) -> tuple[Flags, Flags]:
+    """Return which elements are a mean, or a sum, but for rounding of larger ones.
+
+    One that is both moves so little beside them that it is not known which it is.
+    """
+    apart = np.array([(one.off_mean(), one.off_sum(keeps)) for one in tried.steps])
+    most = np.array([one.tolerance(dtype) + one.of_all(dtype) for one in tried.steps])
+    near = np.asarray((apart <= most[:, None]).all(axis=0))
+    return near[0], near[1]
+
+
 def only_grows(
     found: Movement, before: Array, made: Sequence[Array], dtype: str
 ) -> bool:
     """Return whether nothing below zero is added where single records make this."""
     if "int8" in dtype or not np.any(found.keeps):
         return False  # it soon wraps around; or it is that of each step alone
-    kept = _kept(before, found.keeps)
-    least = -_LAST_DIGITS * _last_digit(dtype) * np.abs(kept)
+    kept = kept_of(before, found.keeps)
+    least = -LAST_DIGITS * last_digit(dtype) * np.abs(kept)
     with np.errstate(invalid="ignore"):
         less = [
             (one - kept < least)[np.broadcast_to(found.adds, kept.shape)].any()
@@ -346,8 +220,8 @@ def _of_mean(tried: Tried, dtype: str) -> Doubt:
         # What decays alone is a sum to which no record has added anything.
         by, lifted = tried.lifted
         share = (lifted - first.whole) / by
-        off = np.abs(first.whole - _kept(first.before, share))
-        digits = 2 * _LAST_DIGITS * _last_digit(dtype) * np.abs(first.before)
+        off = np.abs(first.whole - kept_of(first.before, share))
+        digits = 2 * LAST_DIGITS * last_digit(dtype) * np.abs(first.before)
         if (share < 1 - _UNLIKE / 100).all() and (off <= digits).all():
             return Doubt.UNMOVED
     known = np.any([one.known for one in tried.steps], axis=0)
@@ -407,7 +281,7 @@ def _is_apart(drawn: Sequence[Pass], found: Movement, dtype: str) -> bool:
         first, rest = one.parts
         together = one.first * first + (1 - one.first) * rest
         if found.adds:
-            together = first + rest - _kept(one.before, found.keeps)
+            together = first + rest - kept_of(one.before, found.keeps)
         errors.append(np.where(one.known, one.whole - together, 0))
     spread = np.linalg.norm(np.std(errors, axis=0, ddof=1)) / len(errors) ** 0.5
     rounding = np.linalg.norm(drawn[0].tolerance(dtype))
@@ -451,8 +325,8 @@ def _share(low: Pass, high: Pass, *, dtype: str) -> tuple[Array, Flags, Array]:
         return share, steady & (np.abs(shares - share).max(axis=0) <= _UNLIKE), most
     # What is added may be another amount for each of the two, and has last digits.
     with np.errstate(invalid="ignore", over="ignore"):
-        added = np.abs(low.whole - _kept(low.before, share)) / by
-    most = np.minimum(2 * added + _SHARE_DIGITS * _last_digit(dtype), _UNLIKE)
+        added = np.abs(low.whole - kept_of(low.before, share)) / by
+    most = np.minimum(2 * added + _SHARE_DIGITS * last_digit(dtype), _UNLIKE)
     apart = np.abs(shares - share).max(axis=0)
     near = np.maximum(np.minimum(2 * apart, most), _SHORT)
     for digits in range(_MOST_DIGITS, 0, -1):
@@ -466,13 +340,3 @@ def _shortest(keeps: Array) -> float | Array:
     if keeps.size and np.ptp(keeps) == 0:
         return float(keeps.flat[0])
     return keeps
-
-
-def _kept(before: Array, keeps: float | Array) -> Array:
-    """Return what is kept of a value; of none nothing, also where it is no number."""
-    with np.errstate(invalid="ignore"):
-        return np.where(np.equal(keeps, 0), 0, keeps * before)
-
-
-def _last_digit(dtype: str) -> float:
-    return _LAST_DIGIT.get(dtype, 2.0**-52)

@@ -27,12 +27,8 @@ from elasticdl.model.measures.in_portions import (
 )
 from elasticdl.model.measures.moves import (
     MEAN,
-    Array,
     Doubt,
-    Grown,
     Movement,
-    Pass,
-    Tried,
     declared_sum,
     lift,
     may_add,
@@ -41,6 +37,7 @@ from elasticdl.model.measures.moves import (
     share_kept,
     shifts,
 )
+from elasticdl.model.measures.passes import Array, Grown, Pass, Tried
 from elasticdl.model.state import layers_of
 
 log = logging.getLogger(__name__)
