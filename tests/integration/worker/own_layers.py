@@ -406,6 +406,10 @@ class Packed(keras.layers.Layer):
         self.sums = make("sums", 3)
         self.energy = make("energy", 2)
         self.work = make("work", 3, "int64")
+        self.slow = make("slow", 2)
+        self.slower = make("slower", 2)
+        self.ends = make("ends", 5)
+        self.peak = make("peak", 2)
 
     def call(self, inputs, training=False):
         if training:
@@ -421,6 +425,18 @@ class Packed(keras.layers.Layer):
             many = keras.ops.cast(rows, "int64")
             self.work.assign_add(keras.ops.stack([
                 4_000_000_000 * many, many, keras.ops.ones((), "int64")]))
+            self.slow.assign(0.999 * self.slow + keras.ops.stack([squares, number]))
+            self.slower.assign(
+                0.9999 * self.slower + keras.ops.stack([1e3 * squares, number]))
+            ends, energy = self.ends.value, squares / number
+            self.ends.assign(keras.ops.stack([
+                ends[0] + number, ends[1] + 1e5 * keras.ops.sum(inputs),
+                ends[2] + squares,
+                keras.ops.minimum(ends[3], keras.ops.min(inputs)),
+                keras.ops.maximum(ends[4], keras.ops.max(inputs))]))
+            self.peak.assign(keras.ops.stack([
+                0.9 * self.peak[0] + 0.1 * energy,
+                keras.ops.maximum(self.peak[1], keras.ops.max(inputs))]))
         return inputs
 
 """

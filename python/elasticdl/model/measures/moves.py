@@ -46,8 +46,9 @@ _OTHERS = 0.1
 _UNLIKE = 0.01
 # A share that has so few digits has no more, by what is measured.
 _MOST_DIGITS, _SHORT = 6, 2e-7
-# What the last digits leave of a share.
-_SHARE_DIGITS = 8
+# What the last digits leave of a share; what is added may leave so much, or the share
+# is not known.
+_SHARE_DIGITS, _MOST_OFF = 8, 2e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +112,15 @@ def lift(before: Array) -> float:
     return float(2.0 ** np.ceil(np.log2(8.0 + min(most, 2.0**60))))
 
 
-def shifts(dtype: str) -> tuple[float, float]:
+def shifts(dtype: str, farthest: float = 1.0) -> tuple[float, float]:
     """Return by how much values are made higher to see what a step keeps of them.
 
     By so much that what a step adds to them is little beside; of integers, which keep
     all or nothing, by less: they may be a number of rounds, or a size.
+
+    Args:
+        dtype: The type of the values.
+        farthest: How far one is from zero, or moves in a step, at most.
     """
     if dtype in ("int8", "uint8"):
         return 8.0, 64.0
@@ -123,7 +128,9 @@ def shifts(dtype: str) -> tuple[float, float]:
         return 8.0, 4099.0
     if "16" in dtype:
         return 8.0, 256.0
-    return 2.0**20, 2.0**24
+    # Powers of two, beside which no digit is lost.
+    low = 2.0 ** (20 + np.ceil(np.log2(np.clip(farthest, 1.0, 2.0**100))))
+    return float(low), float(16 * low)
 
 
 def may_add(tried: Tried, *, dtype: str) -> bool:
@@ -144,9 +151,6 @@ def movement(tried: Tried, *, dtype: str) -> tuple[Movement, Doubt]:
     not_mean = np.sum([~one.is_mean(dtype) for one in tried.steps], axis=0)
     not_sum = np.sum([~one.is_sum(keeps, dtype) for one in tried.steps], axis=0)
     mean, total = not_mean == 0, steady & (not_sum == 0)
-    may_be_mean, may_be_sum = _by_rounding(tried, keeps, dtype)
-    odd = ~mean & ~total
-    mean, total = mean | (odd & may_be_mean), total | (odd & steady & may_be_sum)
     told = ~(mean & total)
     odd = told & ~mean & ~total
     often = odd & (not_mean > 1) & (~steady | (not_sum > 1))
@@ -184,17 +188,6 @@ def declared_sum(
     elif doubt is Doubt.NONE:
         doubt = Doubt.AVERAGE
     return Movement(adds=True, keeps=_shortest(keeps)), doubt
-
-
-def _by_rounding(tried: Tried, keeps: Array, dtype: str) -> tuple[Flags, Flags]:
-    """Return which elements are a mean, or a sum, but for rounding of larger ones.
-
-    One that is both moves so little beside them that it is not known which it is.
-    """
-    apart = np.array([(one.off_mean(), one.off_sum(keeps)) for one in tried.steps])
-    most = np.array([one.tolerance(dtype) + one.of_all(dtype) for one in tried.steps])
-    near = np.asarray((apart <= most[:, None]).all(axis=0))
-    return near[0], near[1]
 
 
 def only_grows(
@@ -326,7 +319,7 @@ def _share(low: Pass, high: Pass, *, dtype: str) -> tuple[Array, Flags, Array]:
     # What is added may be another amount for each of the two, and has last digits.
     with np.errstate(invalid="ignore", over="ignore"):
         added = np.abs(low.whole - kept_of(low.before, share)) / by
-    most = np.minimum(2 * added + _SHARE_DIGITS * last_digit(dtype), _UNLIKE)
+    most = np.minimum(2 * added + _SHARE_DIGITS * last_digit(dtype), _MOST_OFF)
     apart = np.abs(shares - share).max(axis=0)
     near = np.maximum(np.minimum(2 * apart, most), _SHORT)
     for digits in range(_MOST_DIGITS, 0, -1):

@@ -21,8 +21,6 @@ LAST_DIGITS = 4
 _LAST_DIGIT = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
 # Of how far a step moves a state, what sums in another order leave.
 _ROUNDING, _ROUNDING_16 = 3e-3, 3e-2
-# Of how far the farthest element moves, what they leave of one that hardly moves.
-_ROUNDING_OF_ALL = 1e-8
 
 
 @dataclass(frozen=True)
@@ -80,12 +78,6 @@ class Pass:
         share = _ROUNDING_16 if short else _ROUNDING
         return np.asarray(share * self._moved + digits)
 
-    def of_all(self, dtype: str) -> float:
-        """Return how far also an element may be off that hardly moves."""
-        if "float" not in dtype or dtype == "float64":
-            return 0.0
-        return float(_ROUNDING_OF_ALL * self._moved.max(initial=0.0))
-
     def is_mean(self, dtype: str) -> Flags:
         """By element whether the batch is the mean of its portions."""
         return np.asarray(self.off_mean() <= self.tolerance(dtype))
@@ -93,6 +85,13 @@ class Pass:
     def is_sum(self, keeps: float | Array, dtype: str) -> Flags:
         """By element whether the batch is the sum of what its portions add."""
         return np.asarray(self.off_sum(keeps) <= self.tolerance(dtype))
+
+    @property
+    def farthest(self) -> float:
+        """How far an element is from zero, or moves, at most."""
+        return float(
+            max(np.abs(self.begin).max(initial=0.0), self._moved.max(initial=0.0))
+        )
 
     @property
     def _moved(self) -> Array:

@@ -7,7 +7,7 @@ Owns the passes from other values of state, and what is told of the outcome. Cal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -81,8 +81,14 @@ class StateTrial:
         """Return by variable how portions move it; what is in doubt is told."""
         found = [MEAN] * len(self._variables)
         asked = _asked(self._variables, assigned, model)
-        if not asked:
-            return found
+        if asked:
+            self._try(asked, found)
+        means = [at for at in sorted(assigned) if _is_mean(self._variables[at])]
+        _tell_found([(self._variables[at], found[at]) for at in (*asked, *means)])
+        return found
+
+    def _try(self, asked: Sequence[int], found: list[Movement]) -> None:
+        """Note of these how portions move them; what is in doubt is told."""
         whole = [np.asarray(value) for value in self._reached[0]]
         for at in asked:
             self._places[at] = _places(self._begins[at], whole[at])
@@ -118,8 +124,6 @@ class StateTrial:
             if doubt:
                 _tell(self._variables[at], doubt)
         self._note_growth(asked, found)
-        _tell_found([(self._variables[at], found[at]) for at in asked])
-        return found
 
     def _movement(self, at: int, tried: Tried) -> tuple[Movement, Doubt]:
         dtype = self._variables[at].dtype
@@ -187,7 +191,8 @@ class StateTrial:
             ),
         ]
         halfway = [(begins, self._from(begins)) for begins in between]
-        together = self._shifted(adding, usual)
+        farthest = {at: tried[at].first.farthest for at in adding}
+        together = self._shifted(farthest, usual)
         alone = 0
         for at in adding:
             one = replace(tried[at], shifted=self._of_shifted(at, together))
@@ -198,8 +203,8 @@ class StateTrial:
             if not steady.all() and alone < _MOST_ALONE:
                 # What it adds may follow from other state, as from a codebook.
                 alone += 1
-                by_itself = self._of_shifted(at, self._shifted([at], usual))
-                one = replace(one, shifted=by_itself)
+                by_itself = self._shifted({at: farthest[at]}, usual)
+                one = replace(one, shifted=self._of_shifted(at, by_itself))
             tried[at] = one
 
     def _with(self, places: Sequence[int], value: Callable[[int], Any]) -> list[Any]:
@@ -268,19 +273,23 @@ class StateTrial:
         return found
 
     def _shifted(
-        self, places: Collection[int], usual: list[Any]
+        self, farthest: Mapping[int, float], usual: list[Any]
     ) -> list[tuple[list[Any], _Few]]:
-        """Return values with these made higher, twice, and what is made of them.
+        """Return values with some made higher, twice, and what is made of them.
 
         From the usual ones on, and from those that the model begins with.
+
+        Args:
+            farthest: Of the places of these, how far a value is from zero, or moves.
+            usual: Values that a step has made.
         """
         found = []
         for others in (usual, self._begins):
             pair = []
             for number in range(2):
                 begins = list(others)
-                for at in places:
-                    by = shifts(self._variables[at].dtype)[number]
+                for at in farthest:
+                    by = shifts(self._variables[at].dtype, farthest[at])[number]
                     begins[at] = _higher(begins[at], by)
                 pair.append((begins, self._from(begins)))
             if all(made for _, made in pair):
@@ -382,9 +391,14 @@ def _asked(
         for at in sorted(assigned)
         if variables[at].dtype != "bool"
         and id(variables[at]) not in known
-        and variables[at].aggregation != "mean"
+        and not _is_mean(variables[at])
         and 0 not in variables[at].shape
     ]
+
+
+def _is_mean(variable: Any) -> bool:
+    """Whether the variable's author declares it as an average."""
+    return bool(variable.aggregation == "mean")
 
 
 def _is_sum(variable: Any) -> bool:

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 from elasticdl.model.measures.moves import (
-    MEAN,
     Doubt,
     lift,
     may_add,
@@ -117,25 +116,17 @@ def test_small_elements_beside_very_large_ones_move_in_their_own_way(
     one = Member(module(case, "allReduce", BATCH, data), data, None)
     begun = one.module.model.get_weights()
     others = [Member(module(case, "allReduce", 2, data), data, begun) for _ in range(3)]
-    adds = {name: is_sum for name, (is_sum, *_) in found_of(one).items()}
+    found = found_of(one)
+    adds = {name: is_sum for name, (is_sum, *_) in found.items()}
     assert adds["sums"] == adds["work"] == [True, True, False]
     assert adds["energy"] == [False, True]
-    assert_same_steps(one, others, data, ("sums", "energy", "work"))
-    assert not told(caplog)
-
-
-def test_what_hardly_moves_beside_others_is_what_they_are():
-    """Sums in another order leave more of it than it moves."""
-
-    def passed(before, small):
-        parts = np.array([before + 0.9, -1e-9]), np.array([before + 1.1, 2e-9])
-        whole = np.array([before + 1.0, small])
-        return Pass(np.array([before, 0.0]), whole, parts, 0.5)
-
-    for small in (0.6e-9, 1e-9, 4e-9):
-        tried = Tried(passed(0, small), (passed(0, small),), (passed(1, small),))
-        assert movement(tried, dtype="float32") == (MEAN, Doubt.NONE)
-        assert movement(tried, dtype="float64")[1] is not Doubt.NONE
+    assert found["slow"][:2] == (True, 0.999)
+    assert found["slower"][:2] == (True, 0.9999)
+    # Nothing hides what is neither.
+    assert set(told(caplog)) == {"ends", "peak"}
+    assert not adds["ends"]
+    names = ("sums", "energy", "work", "slow", "slower")
+    assert_same_steps(one, others, data, names)
 
 
 def test_a_sum_that_begins_anew_in_some_step_does_so_in_a_group(module, data, caplog):
