@@ -181,7 +181,7 @@ class GroupMaker:
         whole = LocalState(
             definition.model, optimizer, definition.optimizer_json(), rate=rate
         )
-        state = MemberState(definition.model, optimizer, step.moved)
+        state = MemberState(definition.model, optimizer, step.moved, rate)
         checkpoints = LocalCheckpoints(
             whole,
             wanted=lambda: life.heartbeat.latest.local_snapshot,

@@ -24,6 +24,7 @@ from elasticdl.model.state import is_seed, non_trainable
 from elasticdl.model.variables import assign, trainable_variables, view
 from elasticdl.worker.group.moved import MovedState
 from elasticdl.worker.group.plan import Work
+from elasticdl.worker.steps.learning_rate import LearningRate
 
 _LENGTH = 8  # bytes of the number before each of the texts
 
@@ -36,9 +37,14 @@ class MemberState:
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         moved: MovedState,
+        rate: LearningRate | None = None,
     ) -> None:
-        """Take a built model, its built optimizer, and how steps move the state."""
+        """Take a built model, its built optimizer, and how steps move the state.
+
+        `rate`: who sets the optimizer's learning rate, also for a step under way.
+        """
         self._moves = moved
+        self._rate = rate
         state = non_trainable(model)
         self._moved = {id(item.variable) for item in state.moved_together}
         # Each member's own, but for counters, which steps move alike.
@@ -63,7 +69,7 @@ class MemberState:
         """Return buffers of the state, which stay as they are while steps go on.
 
         `moved`: the model's float state and counters, in the order of `moved_together`,
-        which a step under way has changed already.
+        which a step under way has changed already, as it may have the learning rate.
         """
         arrays = self._arrays(moved)
         said = json.dumps(
@@ -92,11 +98,16 @@ class MemberState:
         before = map(_known, moved)
         return [
             np.asarray(
-                next(before) if id(variable) in self._moved else _plain(variable),
+                next(before) if id(variable) in self._moved else self._value(variable),
                 order="C",
             )
             for _, variable in self._variables
         ]
+
+    def _value(self, variable: Any) -> NDArray[Any]:
+        value = _plain(variable)
+        rate = None if self._rate is None else self._rate.value_of(variable)
+        return value if rate is None else np.asarray(rate, value.dtype)
 
     def take(self, raw: bytes | bytearray) -> Work:
         """Take another member's state; return its position in the data.

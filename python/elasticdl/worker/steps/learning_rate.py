@@ -7,13 +7,15 @@ know the master.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import keras
 import numpy as np
 
-from elasticdl.model.optimizers import base_learning_rate
+from elasticdl.model.optimizers import base_learning_rate, inner_optimizer
 
 
 class LearningRate:
@@ -37,6 +39,8 @@ class LearningRate:
         self._scale = scale
         self._base = base_learning_rate(optimizer)
         self._set = self._base
+        self._lock = threading.Lock()
+        self._aside: float | None = None  # what it is again after a gradient
 
     def at(self, version: int, epoch: int) -> float | None:
         """Return the rate; None for a schedule inside the optimizer.
@@ -84,12 +88,29 @@ class LearningRate:
         if wanted is None or wanted == self._set:
             yield
             return
-        before = base_learning_rate(self._optimizer)
-        self._optimizer.learning_rate = wanted
+        with self._lock:
+            self._aside = base_learning_rate(self._optimizer)
+            self._optimizer.learning_rate = wanted
         try:
             yield
         finally:
-            self._optimizer.learning_rate = before
+            with self._lock:
+                self._optimizer.learning_rate = self._aside
+                self._aside = None
+
+    def value_of(self, variable: Any) -> float | None:
+        """Return what a variable is between steps, if it is the rate; else None.
+
+        Another thread may ask while a gradient is computed.
+        """
+        with self._lock:
+            if self._set is None or self._optimizer_rate() is not variable:
+                return None
+            now = base_learning_rate(self._optimizer)
+            return now if self._aside is None else self._aside
+
+    def _optimizer_rate(self) -> Any:
+        return inner_optimizer(self._optimizer).learning_rate
 
     def set_for(self, version: int, epoch: int) -> None:
         """Set the rate of a version."""

@@ -10,7 +10,7 @@ import numpy as np
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
-from elasticdl.worker.group.plan import GroupTask
+from elasticdl.worker.group.plan import GroupTask, Work
 from elasticdl.worker.group.position import Position
 from elasticdl.worker.group.speeds import Speeds
 from elasticdl.worker.group.state import MemberState
@@ -152,3 +152,29 @@ def test_a_loss_that_reads_the_rate_sees_that_of_its_own_step(members, batches_o
         found.append([w.numpy() for w in one.module.model.weights])
     for alone, together in zip(*found, strict=True):
         np.testing.assert_allclose(alone, together, rtol=1e-5, atol=1e-6)
+
+
+def test_a_newcomer_copies_the_rate_between_steps_also_while_one_is_computed(members):
+    """The step may be made again with another rate, as after the loss of a member."""
+    one, other = members(2, optimizer="SGD(0.5)")
+    rates = [
+        LearningRate(member.module.optimizer, lambda *_: None, lambda: 1.0)
+        for member in (one, other)
+    ]
+    states = [
+        MemberState(
+            member.module.model, member.module.optimizer, member.step.moved, rate
+        )
+        for member, rate in zip((one, other), rates, strict=True)
+    ]
+    before = one.step.state_before
+    digest = states[0].digest(before)
+    with rates[0].during(0.75):
+        assert float(one.module.optimizer.learning_rate) == 0.75
+        assert states[0].digest(before) == digest
+        raw = b"".join(states[0].copied(Work(rate=rates[0].last), before))
+    rates[1].took(states[1].take(raw).rate)
+    assert states[1].digest(before) == digest
+    for member, rate in zip((one, other), rates, strict=True):
+        rate.set(0.5)
+        assert float(member.module.optimizer.learning_rate) == 0.5
