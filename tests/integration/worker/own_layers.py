@@ -440,3 +440,30 @@ class Packed(keras.layers.Layer):
         return inputs
 
 """
+# Sums of 16 bits, whose last digit is large beside what a step adds.
+SHORT = """
+class Short(keras.layers.Layer):
+    def build(self, shape):
+        self.sums = [
+            (amount, share, self.add_weight(
+                name=f"sum_{number}", shape=(3,), dtype=dtype, trainable=False,
+                initializer="zeros"))
+            for number, (dtype, amount, share) in enumerate(
+                (dtype, amount, share)
+                for dtype in ("float16", "bfloat16")
+                for amount in (1, 30, 90, 200, 1000)
+                for share in (1.0, 0.99))
+        ]
+
+    def call(self, inputs, training=False):
+        if training:
+            squares = keras.ops.mean(inputs[:, :3] ** 2, 0)
+            rows = keras.ops.cast(keras.ops.shape(inputs)[0], "float32")
+            for amount, share, total in self.sums:
+                added = keras.ops.cast(amount / 16 * rows * squares, total.dtype)
+                old = keras.ops.cast(total.value, "float32")
+                kept = keras.ops.cast(share * old, total.dtype)
+                total.assign(kept + added)
+        return inputs
+
+"""

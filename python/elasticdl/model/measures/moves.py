@@ -42,8 +42,12 @@ _MUCH_NEARER = 0.5
 _ERRORS, _MIDDLE = 6.0, 0.125
 # So many elements may seem to move otherwise by chance.
 _OTHERS = 0.1
-# By how much two shares of the old value differ where the state is no such sum.
-_UNLIKE = 0.01
+# By how much two shares of the old value differ where the state is no such sum; in 16
+# bits, which have two digits of a share.
+_UNLIKE = {"bfloat16": 5e-3, "float16": 3e-3}
+_UNLIKE_INTEGERS = 0.01
+# By how much less than all is kept of a sum that decays.
+_DECAYS = 1e-4
 # A share that has so few digits has no more, by what is measured.
 _MOST_DIGITS, _SHORT = 6, 2e-7
 # What the last digits leave of a share; what is added may leave so much, or the share
@@ -126,10 +130,9 @@ def shifts(dtype: str, farthest: float = 1.0) -> tuple[float, float]:
         return 8.0, 64.0
     if "float" not in dtype:
         return 8.0, 4099.0
-    if "16" in dtype:
-        return 8.0, 256.0
-    # Powers of two, beside which no digit is lost.
-    low = 2.0 ** (20 + np.ceil(np.log2(np.clip(farthest, 1.0, 2.0**100))))
+    # Powers of two, beside which no digit is lost; float16 ends at 2**16.
+    size = np.ceil(np.log2(np.clip(farthest, 1.0, 2.0**100)))
+    low = 2.0 ** (min(size + 3, 10) if dtype == "float16" else size + 20)
     return float(low), float(16 * low)
 
 
@@ -215,7 +218,7 @@ def _of_mean(tried: Tried, dtype: str) -> Doubt:
         share = (lifted - first.whole) / by
         off = np.abs(first.whole - kept_of(first.before, share))
         digits = 2 * LAST_DIGITS * last_digit(dtype) * np.abs(first.before)
-        if (share < 1 - _UNLIKE / 100).all() and (off <= digits).all():
+        if (share < 1 - _DECAYS).all() and (off <= digits).all():
             return Doubt.UNMOVED
     known = np.any([one.known for one in tried.steps], axis=0)
     return Doubt.NONE if (known | ~np.isfinite(first.before)).all() else Doubt.UNMOVED
@@ -255,7 +258,7 @@ def _of_random(
         return MEAN, Doubt.UNSTEADY
     least, most = times ** (0.25 - _MIDDLE), times ** (0.25 + _MIDDLE)
     found = Movement(adds=True, keeps=share) if adds else MEAN
-    each = tried.grown.by_element(share)
+    each = tried.grown.by_element(share, dtype)
     others = np.mean(each < least if adds else each > most) if each.size else 0.0
     if least < grown < most or others > _OTHERS:
         return found, Doubt.RANDOM
@@ -312,10 +315,10 @@ def _share(low: Pass, high: Pass, *, dtype: str) -> tuple[Array, Flags, Array]:
     shares = np.where(steady, shares, 0.0)
     share = np.clip(shares[0], 0.0, 1.0)
     if "float" not in dtype or "16" in dtype:
-        # 16 bits have two digits of a share, or three.
-        share = np.round(share, {"bfloat16": 2, "float16": 3}.get(dtype, 0))
-        most = np.full(share.shape, 0.75 * _UNLIKE)
-        return share, steady & (np.abs(shares - share).max(axis=0) <= _UNLIKE), most
+        unlike = _UNLIKE.get(dtype, _UNLIKE_INTEGERS)
+        share = np.round(share, 2 if dtype in _UNLIKE else 0)
+        most = np.full(share.shape, unlike)
+        return share, steady & (np.abs(shares - share).max(axis=0) <= unlike), most
     # What is added may be another amount for each of the two, and has last digits.
     with np.errstate(invalid="ignore", over="ignore"):
         added = np.abs(low.whole - kept_of(low.before, share)) / by

@@ -125,10 +125,12 @@ class Grown:
         few, many = (float(np.sqrt(s.sum())) for s in self._squares(keeps))
         return many / few if few else 1.0
 
-    def by_element(self, keeps: float | Array) -> Array:
+    def by_element(self, keeps: float | Array, dtype: str) -> Array:
         """Return the same for each element that anything is added to."""
         few, many = (np.sqrt(squares) for squares in self._squares(keeps))
-        return many[few > 0] / few[few > 0]
+        digits = LAST_DIGITS * last_digit(dtype) * np.abs(self.before)
+        some = few > np.where(np.isfinite(digits), digits, 0)
+        return many[some] / few[some]
 
     def _squares(self, keeps: float | Array) -> list[Array]:
         found = []

@@ -122,7 +122,7 @@ class StateTrial:
         for at in asked:
             found[at], doubt = self._movement(at, tried[at])
             if doubt:
-                _tell(self._variables[at], doubt)
+                _tell(self._variables[at], doubt, adds=bool(np.any(found[at].adds)))
         self._note_growth(asked, found)
 
     def _movement(self, at: int, tried: Tried) -> tuple[Movement, Doubt]:
@@ -477,7 +477,7 @@ def _in_words(one: Movement) -> str:
     return f"{np.sum(one.adds)} of its {np.size(one.adds)} elements, {words}"
 
 
-def _tell(variable: Any, doubt: Doubt) -> None:
+def _tell(variable: Any, doubt: Doubt, *, adds: bool = False) -> None:
     if _is_sum(variable):
         log.warning(
             'State %s is declared as a sum (aggregation="sum"), so workers of strategy '
@@ -487,10 +487,11 @@ def _tell(variable: Any, doubt: Doubt) -> None:
         )
         return
     log.warning(
-        "State %s %s. Workers of strategy allReduce average what portions of a step "
+        "State %s %s. Workers of strategy allReduce %s what portions of a step "
         "make of it, so that it depends on their number; expected a moving average "
         "over records, or a sum of which each step keeps the same share. Say which it "
         'is (aggregation="mean" or "sum" of add_weight), or set strategy: local',
         variable.path,
         doubt,
+        "add up" if adds else "average",
     )

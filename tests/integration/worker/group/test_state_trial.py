@@ -25,6 +25,7 @@ from tests.integration.worker.own_layers import (
     PACKED,
     RARELY,
     RESET,
+    SHORT,
     TABLE,
     UNLIKE,
 )
@@ -127,6 +128,14 @@ def test_small_elements_beside_very_large_ones_move_in_their_own_way(
     assert not adds["ends"]
     names = ("sums", "energy", "work", "slow", "slower")
     assert_same_steps(one, others, data, names)
+
+
+def test_sums_of_16_bits_keep_what_they_do_to_two_digits(module, data):
+    """With a digit too few or too many, one grew exponentially in a group."""
+    case = beginning_with("Short", SHORT)
+    found = found_of(Member(module(case, "allReduce", BATCH, data), data, None))
+    kept = [found[f"sum_{number}"][:2] for number in range(20)]
+    assert kept == [(True, 1), (True, 0.99)] * 10
 
 
 def test_a_sum_that_begins_anew_in_some_step_does_so_in_a_group(module, data, caplog):
