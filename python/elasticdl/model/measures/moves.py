@@ -64,12 +64,13 @@ class Movement:
             One for each element where these differ.
         keeps: How much of the old value is in the new one, where they add: a number, or
             one for each element.
-        grows: No record that was tried adds anything below zero.
+        grows: No record that was tried adds anything below zero; one for each element
+            where these differ.
     """
 
     adds: bool | Flags = False
     keeps: float | Array = 1.0
-    grows: bool = False
+    grows: bool | Flags = False
 
 
 MEAN = Movement()
@@ -166,7 +167,11 @@ def movement(tried: Tried, *, dtype: str) -> tuple[Movement, Doubt]:
         return MEAN, Doubt.UNTRIED
     kept = _shortest(np.where(steady, keeps, np.median(keeps[adds])))
     if (adds | odd | ~told).all():
-        return Movement(adds=True, keeps=kept), Doubt.NONE
+        # Of an element that nothing was added to it is known what it keeps.
+        others = ~told & ~np.isin(keeps, keeps[adds])
+        return Movement(adds=True, keeps=kept), (
+            Doubt.UNSTEADY if others.any() else Doubt.NONE
+        )
     # Of an element that nothing was added to it is not known which it is.
     doubt = Doubt.NONE if told.all() else Doubt.UNMOVED
     return Movement(adds=adds, keeps=kept), doubt
@@ -195,18 +200,16 @@ def declared_sum(
 
 def only_grows(
     found: Movement, before: Array, made: Sequence[Array], dtype: str
-) -> bool:
-    """Return whether nothing below zero is added where single records make this."""
-    if "int8" in dtype or not np.any(found.keeps):
+) -> bool | Flags:
+    """Return where nothing below zero is added where single records make this."""
+    if "int8" in dtype or not np.any(found.keeps) or not made:
         return False  # it soon wraps around; or it is that of each step alone
     kept = kept_of(before, found.keeps)
     least = -LAST_DIGITS * last_digit(dtype) * np.abs(kept)
     with np.errstate(invalid="ignore"):
-        less = [
-            (one - kept < least)[np.broadcast_to(found.adds, kept.shape)].any()
-            for one in made
-        ]
-    return bool(made) and not any(less)
+        less = np.any([one - kept < least for one in made], axis=0)
+    grows = np.broadcast_to(found.adds, kept.shape) & ~less
+    return bool(grows.any()) if grows.all() or not grows.any() else grows
 
 
 def _of_mean(tried: Tried, dtype: str) -> Doubt:
@@ -260,7 +263,7 @@ def _of_random(
     found = Movement(adds=True, keeps=share) if adds else MEAN
     each = tried.grown.by_element(share, dtype)
     others = np.mean(each < least if adds else each > most) if each.size else 0.0
-    if least < grown < most or others > _OTHERS:
+    if least < grown < most or others > _OTHERS or not each.size:
         return found, Doubt.RANDOM
     apart = _is_apart(tried.drawn, found, dtype)
     return found, Doubt.NEITHER if apart else Doubt.NONE

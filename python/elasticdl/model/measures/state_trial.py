@@ -6,7 +6,6 @@ Owns the passes from other values of state, and what is told of the outcome. Cal
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,9 +37,13 @@ from elasticdl.model.measures.moves import (
     shifts,
 )
 from elasticdl.model.measures.passes import Array, Grown, Pass, Tried
+from elasticdl.model.measures.state_words import (
+    is_mean,
+    is_sum,
+    tell_doubt,
+    tell_found,
+)
 from elasticdl.model.state import layers_of
-
-log = logging.getLogger(__name__)
 
 # Of a larger variable so many elements are looked at, those that move among them.
 _MOST_ELEMENTS = 1 << 17
@@ -83,8 +86,8 @@ class StateTrial:
         asked = _asked(self._variables, assigned, model)
         if asked:
             self._try(asked, found)
-        means = [at for at in sorted(assigned) if _is_mean(self._variables[at])]
-        _tell_found([(self._variables[at], found[at]) for at in (*asked, *means)])
+        means = [at for at in sorted(assigned) if is_mean(self._variables[at])]
+        tell_found([(self._variables[at], found[at]) for at in (*asked, *means)])
         return found
 
     def _try(self, asked: Sequence[int], found: list[Movement]) -> None:
@@ -122,20 +125,22 @@ class StateTrial:
         for at in asked:
             found[at], doubt = self._movement(at, tried[at])
             if doubt:
-                _tell(self._variables[at], doubt, adds=bool(np.any(found[at].adds)))
+                tell_doubt(
+                    self._variables[at], doubt, adds=bool(np.any(found[at].adds))
+                )
         self._note_growth(asked, found)
 
     def _movement(self, at: int, tried: Tried) -> tuple[Movement, Doubt]:
         dtype = self._variables[at].dtype
         found, doubt = movement(tried, dtype=dtype)
-        if _is_sum(self._variables[at]):
+        if is_sum(self._variables[at]):
             found, doubt = declared_sum(tried, found, doubt, dtype=dtype)
         differ = np.ndim(found.keeps) or np.ndim(found.adds)
         if differ and self._places[at] is not None:
             # Those that are not looked at are not known.
             return (
                 (Movement(adds=True), Doubt.UNKEPT)
-                if _is_sum(self._variables[at])
+                if is_sum(self._variables[at])
                 else (MEAN, Doubt.UNSTEADY)
             )
         return found, doubt
@@ -149,6 +154,8 @@ class StateTrial:
             begin = self._elements(at, self._begins[at])
             dtype = self._variables[at].dtype
             grows = only_grows(found[at], begin, made, dtype)
+            if self._places[at] is not None and np.ndim(grows):
+                grows = False  # of others it is not known
             found[at] = replace(found[at], grows=grows)
 
     def _look_closer(
@@ -163,7 +170,7 @@ class StateTrial:
         adding = [
             at
             for at in tried
-            if _is_sum(self._variables[at]) or may_add(tried[at], dtype=dtypes[at])
+            if is_sum(self._variables[at]) or may_add(tried[at], dtype=dtypes[at])
         ]
         if adding:
             self._look_at_adding(adding, tried, whole, usual)
@@ -371,9 +378,9 @@ def untried(
     """Return how portions move variables where none could be tried; that is told."""
     found = [MEAN] * len(variables)
     for at in _asked(variables, assigned, model):
-        is_sum = _is_sum(variables[at])
-        found[at] = Movement(adds=True) if is_sum else MEAN
-        _tell(variables[at], Doubt.UNKEPT if is_sum else Doubt.UNTRIED)
+        declared = is_sum(variables[at])
+        found[at] = Movement(adds=True) if declared else MEAN
+        tell_doubt(variables[at], Doubt.UNKEPT if declared else Doubt.UNTRIED)
     return found
 
 
@@ -391,19 +398,9 @@ def _asked(
         for at in sorted(assigned)
         if variables[at].dtype != "bool"
         and id(variables[at]) not in known
-        and not _is_mean(variables[at])
+        and not is_mean(variables[at])
         and 0 not in variables[at].shape
     ]
-
-
-def _is_mean(variable: Any) -> bool:
-    """Whether the variable's author declares it as an average."""
-    return bool(variable.aggregation == "mean")
-
-
-def _is_sum(variable: Any) -> bool:
-    """Whether the variable's author declares it as a sum."""
-    return bool(variable.aggregation == "sum")
 
 
 def _places(before: Any, whole: Any) -> NDArray[np.int64] | None:
@@ -449,49 +446,3 @@ def _averages(model: keras.Model) -> list[Any]:
         if isinstance(layer, keras.layers.BatchNormalization)
         for variable in (layer.moving_mean, layer.moving_variance)
     ]
-
-
-def _tell_found(found: Sequence[tuple[Any, Movement]]) -> None:
-    """Log what was found of each variable: a trial on one batch may be wrong."""
-    averaged = [variable.path for variable, one in found if not np.any(one.adds)]
-    added = [
-        f"{variable.path} ({_in_words(one)})"
-        for variable, one in found
-        if np.any(one.adds)
-    ]
-    for what, paths in (("averaged", averaged), ("added up", added)):
-        if paths:
-            log.info(
-                "State of layers that portions of a step make is %s: %s",
-                what,
-                ", ".join(paths),
-            )
-
-
-def _in_words(one: Movement) -> str:
-    least, most = np.min(one.keeps), np.max(one.keeps)
-    kept = f"{least:g}" if least == most else f"{least:g} to {most:g}"
-    words = f"of whose old value {kept} is kept"
-    if np.all(one.adds):
-        return words
-    return f"{np.sum(one.adds)} of its {np.size(one.adds)} elements, {words}"
-
-
-def _tell(variable: Any, doubt: Doubt, *, adds: bool = False) -> None:
-    if _is_sum(variable):
-        log.warning(
-            'State %s is declared as a sum (aggregation="sum"), so workers of strategy '
-            "allReduce add up what portions of a step add to it; but it %s",
-            variable.path,
-            doubt,
-        )
-        return
-    log.warning(
-        "State %s %s. Workers of strategy allReduce %s what portions of a step "
-        "make of it, so that it depends on their number; expected a moving average "
-        "over records, or a sum of which each step keeps the same share. Say which it "
-        'is (aggregation="mean" or "sum" of add_weight), or set strategy: local',
-        variable.path,
-        doubt,
-        "add up" if adds else "average",
-    )

@@ -39,8 +39,9 @@ _BYTE = 256
 _MOST_RECORDS = 1 << 15
 # At the vector's end: portions, and lots of records.
 _COUNTS = 2
-# What sums in another order leave of a value that stays as it is.
-_ROUNDING = 1e-3
+# What sums in another order leave of a value that stays as it is; and what each portion
+# leaves in 16 bits, of digits and of a share.
+_ROUNDING, _ROUNDING_16 = 1e-3, 1e-2
 
 
 class MovedState:
@@ -69,7 +70,7 @@ class MovedState:
     def described(self) -> bytes:
         """Return how portions move the variables, for another member."""
         found = [
-            (np.asarray(m.adds).tolist(), np.asarray(m.keeps).tolist(), m.grows)
+            [np.asarray(one).tolist() for one in (m.adds, m.keeps, m.grows)]
             for m in self._movements
         ]
         return json.dumps(found).encode()
@@ -83,7 +84,7 @@ class MovedState:
             Movement(
                 adds if isinstance(adds, bool) else np.asarray(adds, np.bool_),
                 keeps if isinstance(keeps, float) else np.asarray(keeps),
-                grows,
+                grows if isinstance(grows, bool) else np.asarray(grows, np.bool_),
             )
             for adds, keeps, grows in json.loads(described)
         ]
@@ -132,7 +133,7 @@ class MovedState:
                 divisor = _each(movement, 1.0, rows / _scale(of))
                 moved, values = part / divisor
                 reached = _reached(begin, moved, values, movement)
-            if movement.grows:
+            if np.any(movement.grows):
                 portions = round(float(total[-2]))
                 if before.dtype.kind in "iu":
                     values = reached + begin * begin.dtype.type(portions - 1)
@@ -197,8 +198,12 @@ def _begins_anew(
 
     It was tried to grow alone. Where it gets smaller, and little of what it was is in
     what portions made of it, which add up to `values`, it is their sum. A sum that is
-    below zero, or gets smaller otherwise, is another one than was tried.
+    below zero, or gets smaller otherwise, is another one than was tried. What may be
+    below zero begins anew with all others of its variable.
     """
+    short = before.dtype.kind not in "iu" and before.dtype.itemsize < _FLOAT32_BYTES
+    rounding = portions * _ROUNDING_16 if short else _ROUNDING
+    grows = np.broadcast_to(np.asarray(movement.grows).reshape(-1), before.shape)
     kept = _kept(before, movement).astype(np.float64)
     made, all_made = reached.astype(np.float64), values.astype(np.float64)
     if before.dtype.kind in "iu":
@@ -207,10 +212,13 @@ def _begins_anew(
         made = kept + added
         all_made = made + kept * (portions - 1)
     with np.errstate(invalid="ignore", over="ignore"):
-        smaller = _adds(movement) & (made < kept - _ROUNDING * np.abs(kept))
+        smaller = grows & (made < kept - rounding * np.abs(kept))
         may_be = smaller & (kept > 0) & (all_made >= 0)
         anew = may_be & (may_be & (2 * all_made < kept * portions)).any()
-    return anew, not (smaller & ~anew).any()
+    goes_on = not (smaller & ~anew).any()
+    if anew.any() and not (grows & (kept > 0) & ~anew).any():
+        anew = anew | (_adds(movement) & ~grows)
+    return anew, goes_on
 
 
 def _each(movement: Movement, added: float, averaged: float) -> Floats:

@@ -1,5 +1,7 @@
 """Members of a group that compute portions of the same steps."""
 
+import re
+
 import numpy as np
 from elasticdl.model.state import non_trainable
 from elasticdl.worker.group.plan import StepPlan, share
@@ -46,3 +48,9 @@ def together(members, records):
 def assert_equal(mine, theirs, case):
     for a, b in zip(mine.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, rtol=case.rtol, atol=case.atol)
+
+
+def said_of_state(caplog):
+    """Return what is in doubt of the state; what is found of all is one line more."""
+    messages = (one.getMessage() for one in caplog.records)
+    return [text for text in messages if re.match("State (?!of)", text)]

@@ -12,9 +12,14 @@ from elasticdl.model.measures.moves import (
     may_add,
     movement,
 )
-from elasticdl.model.measures.passes import Pass, Tried
+from elasticdl.model.measures.passes import Grown, Pass, Tried
 
-from tests.integration.worker.group.in_portions import Member, assert_equal, together
+from tests.integration.worker.group.in_portions import (
+    Member,
+    assert_equal,
+    said_of_state,
+    together,
+)
 from tests.integration.worker.matrix import BATCH, RECORDS, Case
 from tests.integration.worker.own_layers import (
     BEHIND,
@@ -44,8 +49,7 @@ def found_of(member):
 
 
 def told(caplog):
-    said = [one.getMessage() for one in caplog.records if "State " in one.message]
-    words = [one.split(" ", 2)[1:] for one in said]
+    words = [one.split(" ", 2)[1:] for one in said_of_state(caplog)]
     return {path.rpartition("/")[2]: rest for path, rest in words}
 
 
@@ -231,3 +235,21 @@ def test_what_decays_without_a_record_may_be_a_sum(keeps):
         found, doubt = movement(tried, dtype="float32")
         assert not found.adds
         assert doubt is Doubt.UNMOVED
+
+
+def test_of_what_is_not_met_behind_random_numbers_nothing_is_known():
+    """A few records have none of what is counted; that is no average."""
+
+    def drawn(*counts):
+        whole, first, rest = (np.array([float(count)]) for count in counts)
+        return Pass(np.zeros(1), whole, (first, rest), 0.5)
+
+    none = (np.zeros(1),) * 5
+    tried = Tried(
+        drawn(1, 1, 0),
+        drawn=(drawn(1, 1, 0), drawn(0, 0, 0), drawn(1, 0, 1)),
+        grown=Grown(np.zeros(1), 16, none, none),
+    )
+    found, doubt = movement(tried, dtype="float32")
+    assert not found.adds
+    assert doubt is Doubt.RANDOM

@@ -178,6 +178,35 @@ def test_a_sum_that_gets_below_zero_stays_a_sum(dtype, caplog):
     assert "does not begin anew" in said
 
 
+@pytest.mark.parametrize("portions", [2, 3])
+def test_signed_sums_begin_anew_with_the_count_beside_them(portions, caplog):
+    """As moments in one vector do: their number of records grows alone."""
+    moved, variable = summing("float32", [480.0, -7.0, 96.0])
+    moved.moves_by([Movement(adds=True, grows=np.array([True, False, True]))])
+    other, _ = summing("float32", [480.0, -7.0, 96.0])
+    other.take(moved.described())
+    assert other.described() == moved.described()
+    one = [16.0, -2.0, 3.0]
+    expected = np.multiply(one, portions)
+    np.testing.assert_allclose(stepped(moved, variable, [one] * portions), expected)
+    (said,) = caplog.messages
+    assert "begins anew" in said
+    more = [[32.0, -30.0, 5.0]] * portions
+    added = expected + portions * (np.array(more[0]) - expected)
+    variable.assign(expected)
+    moved.begin()
+    np.testing.assert_allclose(stepped(moved, variable, more), added)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_sum_of_16_bits_is_not_said_to_be_smaller_for_its_digits(dtype, caplog):
+    moved, variable = summing(dtype, 100.0)
+    moved.moves_by([Movement(adds=True, keeps=0.9, grows=True)])
+    made = float(np.array(0.9, variable.numpy().dtype)) * 100 - 0.25
+    stepped(moved, variable, [made] * 3)
+    assert not caplog.messages
+
+
 def test_a_decayed_sum_of_few_records_is_not_begun_anew(caplog):
     moved, variable = summing("float32", 100)
     moved.moves_by([Movement(adds=True, keeps=0.9, grows=True)])
