@@ -156,11 +156,14 @@ def test_a_member_may_leave_while_the_data_is_away(reading, tmp_path):
     (tmp_path / "failed").touch()
     one.wait_until(lambda s: s.group and len(s.group.members) == 2, "two members")
     one.wait_for_step(20)
-    (tmp_path / "away").touch()
     end = time.monotonic() + 60
     while "were not read, trying again" not in one.log_text("worker", 1):
         assert time.monotonic() < end, one.shown()
-        time.sleep(0.1)
+        # It may have read its share of the step that the other one has not.
+        (tmp_path / "away").unlink(missing_ok=True)
+        time.sleep(0.5)
+        (tmp_path / "away").touch()
+        time.sleep(3)
     left = one.status_now().group.members[-1]
     one.handle.kill(left, signal.SIGTERM)
     one.wait_until(
