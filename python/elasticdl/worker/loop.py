@@ -28,6 +28,7 @@ from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.worker.progress import WorkerProgress
+from elasticdl.worker.tasks.phases import phase_of
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.reports import failure, returned, storage_away, with_trace
 from elasticdl.worker.tasks.stream import STORAGE_SECONDS, TaskStream
@@ -71,16 +72,6 @@ class LoopParts:
     goodput: GoodputLedger
     progress: WorkerProgress
 
-
-_PHASES: dict[int, tuple[WorkerPhase, str]] = {
-    TaskType.TRAINING: (WorkerPhase.TRAIN, GoodputCause.TRAIN),
-    TaskType.EVALUATION: (WorkerPhase.EVALUATE, GoodputCause.EVALUATE),
-    TaskType.SUMMARIZE: (WorkerPhase.EVALUATE, GoodputCause.EVALUATE),
-    TaskType.PREDICTION: (WorkerPhase.PREDICT, GoodputCause.PREDICT),
-    TaskType.EXPORT: (WorkerPhase.EXPORT, GoodputCause.EXPORT),
-    TaskType.PREPARE: (WorkerPhase.PREPARE, GoodputCause.START),
-    TaskType.SHARDS: (WorkerPhase.PREPARE, GoodputCause.START),
-}
 
 # What the user's code was run for, in the message when it raised.
 _NAMES = {
@@ -129,7 +120,7 @@ class WorkerLoop:
     def _take(self, loaded: LoadedTask) -> None:
         parts = self._parts
         task = loaded.task
-        phase, cause = _PHASES.get(task.type, (WorkerPhase.IDLE, GoodputCause.IDLE))
+        phase, cause = phase_of(task.type)
         if task.type == TaskType.TRAINING and task.replay:
             cause = GoodputCause.REPLAY
         parts.progress.enter(phase)

@@ -7,7 +7,7 @@ not know RPC, nor what becomes of the tasks of a lost worker, which is
 
 Order of giving out: what has to be done before training (prepare, shards), tasks of an
 evaluation round, summaries and exports, then training. A worker that has not built the
-model yet gets only the first kind.
+model yet gets only the first kind; of those that have, in a group, only the leader.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Leasing:
         seconds = job.spec.tasks.lease_seconds
         task = self._parts.side.lease(
             member.key.index,
-            types=None if beside and self._may_evaluate(member) else _BEFORE_MODEL,
+            types=self._types(member, beside=beside),
             deadline=now + seconds,
         )
         if task is not None or not member.ready or not (may_train and job.may_train):
@@ -129,9 +129,14 @@ class Leasing:
         leased = ledger.lease(member.key.index, now=now, lease_seconds=seconds)
         return self._message(leased) if leased else None
 
-    def _may_evaluate(self, member: Member) -> bool:
-        admission = self._parts.holder.admission
-        return member.ready and admission.may_evaluate(member.key.index)
+    def _types(self, member: Member, *, beside: bool) -> frozenset[int] | None:
+        """Return the types of tasks beside training that a worker does; None: all."""
+        if not member.ready:
+            return _BEFORE_MODEL
+        admission, worker = self._parts.holder.admission, member.key.index
+        if beside and admission.may_evaluate(worker):
+            return None
+        return _BEFORE_MODEL if admission.may_look_for_data(worker) else frozenset()
 
     def _message(self, leased: LeasedTask) -> Task:
         task = leased.task

@@ -61,6 +61,14 @@ class Leading(Everybody):
         """Whether this worker leads: what it has, all have at its next step."""
         return worker == self.leader
 
+    def may_look_for_data(self, worker: int) -> bool:
+        """Whether this worker leads: any other one hands each task back.
+
+        It would ask for the next one in the same call, get it again, and so keep it
+        from the leader for ever.
+        """
+        return worker == self.leader
+
 
 @dataclass
 class _Said:

@@ -54,6 +54,9 @@ class Admission(Protocol):
     def may_evaluate(self, worker: int) -> bool:
         """Whether a worker may be given tasks that need the model's values."""
 
+    def may_look_for_data(self, worker: int) -> bool:
+        """Whether a worker that has the model does what comes before training."""
+
     def finished(self, worker: int) -> None:
         """Note that a worker reported a training task done."""
 
@@ -79,6 +82,11 @@ class Everybody:
         return True
 
     def may_evaluate(self, worker: int) -> bool:
+        """Return True."""
+        del worker
+        return True
+
+    def may_look_for_data(self, worker: int) -> bool:
         """Return True."""
         del worker
         return True

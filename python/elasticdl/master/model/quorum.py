@@ -69,6 +69,11 @@ class Quorum:
         del worker
         return True
 
+    def may_look_for_data(self, worker: int) -> bool:
+        """Return True."""
+        del worker
+        return True
+
     def may_begin(self, worker: int) -> bool:
         """Whether a worker may be given a training task.
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from elasticdl.errors import DataError, ElasticDLError, ExitCode, UserCodeError
-from elasticdl.job.tasks import Task, TaskReport, TaskType
-from elasticdl.job.words import GoodputCause, WorkerPhase
+from elasticdl.job.tasks import Task, TaskReport
 from elasticdl.worker.shows import Shows
+from elasticdl.worker.tasks.phases import phase_of
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.reports import failure, storage_away, with_trace
 from elasticdl.worker.tasks.stream import TaskStream
@@ -23,12 +23,6 @@ from elasticdl.worker.trainer import NanLossError
 log = logging.getLogger(__name__)
 
 Handler = Callable[[LoadedTask], TaskReport]
-
-_KINDS = {
-    TaskType.EVALUATION: (WorkerPhase.EVALUATE, GoodputCause.EVALUATE),
-    TaskType.SUMMARIZE: (WorkerPhase.EVALUATE, GoodputCause.EVALUATE),
-    TaskType.EXPORT: (WorkerPhase.EXPORT, GoodputCause.EXPORT),
-}
 
 
 class Beside:
@@ -58,7 +52,7 @@ class Beside:
             text = f"this worker knows no type {task.type}"
             self._stream.report(failure(task, text))
             return
-        phase, cause = _KINDS.get(task.type, (WorkerPhase.IDLE, GoodputCause.IDLE))
+        phase, cause = phase_of(task.type)
         self._shows.progress.enter(phase)
         with self._shows.goodput.cause(cause):
             try:

@@ -15,7 +15,14 @@ from elasticdl.data.reader import Shard
 from elasticdl.job.heartbeats import GroupReport, GroupRound, WorkerReport
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.tasks import LeaseRequest, ReplicaId, TaskOutcome, TaskReport
+from elasticdl.job.tasks import (
+    LeaseRequest,
+    ReplicaId,
+    Task,
+    TaskOutcome,
+    TaskReport,
+    TaskType,
+)
 from elasticdl.job.words import EndCause, ExitReason, ReplicaState
 from elasticdl.master.assembly import assemble
 from elasticdl.master.calls.leasing import UNNAMED_SECONDS, Leasing
@@ -180,6 +187,25 @@ def test_the_leader_alone_is_given_tasks_and_asked_for_checkpoints(
     assert [admission.may_begin(m.key.index) for m in (leader, other)] == [True, False]
     assert not admission.may_evaluate(other.key.index)
     assert master.holder.asks_worker(other) is None
+
+
+def test_a_member_that_does_not_lead_never_gets_the_search_for_data(
+    master: Master,
+) -> None:
+    """It hands back what it does not do, and would take it again in the same call."""
+    leader, other = group_of(master, 2)
+    newcomer = master.table.schedule(None, priority="", now=master.clock())
+    newcomer.enter(ReplicaState.RUNNING, now=master.clock())
+    leasing = Leasing(master.job, MasterMetrics())
+    for _ in range(2):
+        master.job.parts.side.add(Task(type=TaskType.SHARDS, target="training"))
+    now = master.clock()
+    assert leasing.give(other, 1, now=now) == []
+    (lists,) = leasing.give(leader, 1, now=now)
+    assert lists.type == TaskType.SHARDS
+    # One without a model does it before it becomes a member.
+    (lists,) = leasing.give(newcomer, 1, now=now)
+    assert lists.type == TaskType.SHARDS
 
 
 def test_the_model_is_known_when_the_leader_has_the_state_of_this_round(
