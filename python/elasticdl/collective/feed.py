@@ -53,6 +53,11 @@ class Feed:
         return bool(self._listeners)
 
     @property
+    def is_heard(self) -> bool:
+        """Whether a newcomer listens now."""
+        return any(one.ended_at is None for one in self._listeners.values())
+
+    @property
     def needs_copy(self) -> bool:
         """Whether a newcomer that begins to listen now needs a copy to be made."""
         return self._copy is None

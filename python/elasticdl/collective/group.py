@@ -177,6 +177,16 @@ class Group:
         entered = self._participant.round
         return entered.number if entered is not None else 0
 
+    @property
+    def is_last(self) -> bool:
+        """Whether this member has the state and knows nobody else who has it."""
+        return self._participant.is_last
+
+    @property
+    def sponsors(self) -> bool:
+        """Whether a newcomer copies this member's state now."""
+        return self._sponsoring.is_heard
+
     # -- for the worker's main thread --------------------------------------------------
 
     def enter(self, wanted: Round, addresses: Mapping[int, str]) -> None:
@@ -289,6 +299,10 @@ class Group:
             while self._waits and not self._applying:
                 self._carry_out(self._waits.popleft()())
             self._wake.notify_all()
+
+    def leave(self) -> None:
+        """Make no step any more: a round that waits for the one under way begins."""
+        self._tell(self._participant.leave)
 
     def close(self) -> None:
         """Leave: all connections end."""

@@ -6,11 +6,11 @@ Owns who is the newest, and whose copy of the state counts. Called by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elasticdl.collective.messages import HandOver, Hello, Round
+from elasticdl.collective.messages import HandOver, Hello, Round, Snapshot
 
 
 @dataclass(frozen=True)
@@ -47,3 +47,20 @@ def sponsor_of(
     if since > copy.round or version is None or version < copy.version:
         return None
     return copy.sponsor
+
+
+def lacking(
+    version: int | None, target: int, made: Made | None, state: Callable[[], Any]
+) -> HandOver | Snapshot:
+    """Return what a member at a version gets from one at `target`.
+
+    That is the step which that one `made` last; else its whole `state`.
+    """
+    if version is not None and version != target - 1:
+        raise RuntimeError(
+            f"a member is at version {version} and this one at {target}; expected "
+            "at most one step between them"
+        )
+    if version is None or made is None or not made.parts:
+        return Snapshot(target, state())
+    return HandOver(made.step, made.plan, made.parts, made.members)

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from elasticdl.collective.handing import Made, newest, sponsor_of
+from elasticdl.collective.handing import Made, lacking, newest, sponsor_of
 from elasticdl.collective.messages import (
     Acknowledge,
     Action,
@@ -99,6 +99,8 @@ class Participant:
         self._listens = False
         self._copy: Copy | None = None
         self._made: Made | None = None
+        self._level_with: set[int] = set()  # members that have had this one's state
+        self._leaves = False
         self._reset()
 
     def _reset(self) -> None:
@@ -135,6 +137,11 @@ class Participant:
         """The round that this member has entered."""
         return self._round
 
+    @property
+    def is_last(self) -> bool:
+        """Whether this member has the state and knows nobody else who has it."""
+        return self._version is not None and not self._level_with
+
     # -- inputs ------------------------------------------------------------------------
 
     def enter(self, entered: Round, *, later: bool = False) -> list[Action]:
@@ -157,6 +164,7 @@ class Participant:
         """Whether the step under way is to be made before a round begins."""
         return (
             self.level
+            and not self._leaves
             and self._begun == self._version != self._end
             and set(self._members) <= set(entered.members)
             and not self._is_void(entered)
@@ -172,6 +180,7 @@ class Participant:
         if self._is_void(entered):
             self._version = self._made = None
         self._round, self._next = entered, None
+        self._level_with.intersection_update(entered.members)
         self._reset()
         self._listens = False
         if self._version is not None:
@@ -180,6 +189,11 @@ class Participant:
         hello = self._hellos[self._me] = Hello(self._version, self._copy)
         begun = Entered(entered, lingers)
         return [*said, begun, *self._to_others(hello), *self._agree()]
+
+    def leave(self) -> list[Action]:
+        """Make no step any more; a round that waits begins: others get the state."""
+        self._leaves = True
+        return self._enter_next()
 
     def _enter_next(self) -> list[Action]:
         return self._enter(self._next) if self._next is not None else []
@@ -219,6 +233,7 @@ class Participant:
                 return self._caught_up(message)
             case Header(step):
                 self._headers[step][sender] = message
+                self._level_with.add(sender)
                 return [*self._acknowledged(step), *self._compute()]
             case Piece() | Reduced():
                 return self._gradient(sender, message)
@@ -413,22 +428,12 @@ class Participant:
             return [Snapshot(self._version or 0, self._state())]
         if first != self._me:
             return []
-        if sponsor is None:
-            return [self._lacking(hello.version)]
-        behind = self._hellos[sponsor].version
-        return [self._lacking(behind)] if behind != target else []
-
-    def _lacking(self, version: int | None) -> Message:
-        ahead = self._version or 0
-        if version is not None and version != ahead - 1:
-            raise RuntimeError(
-                f"a member is at version {version} and this one at {ahead}; expected "
-                "at most one step between them"
-            )
-        made = self._made
-        if version is None or made is None or not made.parts:
-            return Snapshot(ahead, self._state())
-        return HandOver(made.step, made.plan, made.parts, made.members)
+        behind = hello.version
+        if sponsor is not None:
+            behind = self._hellos[sponsor].version
+            if behind == target:
+                return []
+        return [lacking(behind, target, self._made, self._state)]
 
     def _begin(self) -> list[Action]:
         """Begin the next step: its header goes to all, its plan with the leader's."""

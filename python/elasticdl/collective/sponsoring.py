@@ -113,6 +113,11 @@ class Sponsoring:
         """Whether newcomers need each step's gradient."""
         return self._feed.active
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether a newcomer listens now."""
+        return self._feed.is_heard
+
     def since(self, version: int) -> Sequence[HandOver] | None:
         """Return the steps since a version; None if they are not all kept."""
         return self._feed.since(version)

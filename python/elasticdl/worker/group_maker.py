@@ -212,6 +212,8 @@ class GroupMaker:
             shows=around.shows,
             speeds=speeds,
             skip_nan=skip_nan,
+            # The rest of it is for the last reports.
+            hand_over_seconds=spec.worker.grace_seconds / 3,
             unit=unit,
         )
         position = Position(parts)

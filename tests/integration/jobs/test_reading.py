@@ -4,6 +4,7 @@ import signal
 import time
 
 import pytest
+from elasticdl.client import Scaling
 from elasticdl.errors import ExitCode
 from elasticdl.testing.claims import check_whole
 
@@ -40,7 +41,9 @@ class Table:
         return {{"table:0": (0, 50), "table:1": (0, 1), "table:2": (0, 33)}}
 
     def read_records(self, task):
-        if os.path.exists(PLACE + "/away"):
+        if os.path.exists(PLACE + "/away") or (
+            task.start and os.path.exists(PLACE + "/away but for the first")
+        ):
             raise OSError(errno.ESTALE, "the volume is away")
         if task.start >= {since}:
             try:
@@ -64,7 +67,7 @@ def custom_data_reader(data_origin, **_):
 def reading(job, tmp_path):
     """Makes a job whose records come from a reader of the module's own."""
 
-    def make(name, *, strategy, epochs=3, error="RuntimeError", since=32):
+    def make(name, *, strategy, epochs=3, error="RuntimeError", since=32, replicas=2):
         code = READER.format(place=str(tmp_path), error=error, since=since) + MODEL
         return job(
             name,
@@ -73,7 +76,7 @@ def reading(job, tmp_path):
             model={"files": {"net.py": code}},
             data={"training": "table", "validation": ""},
             training={"epochs": epochs, "batchSize": 8, "batchesPerTask": 2},
-            worker={"replicas": 1 if strategy == "local" else 2},
+            worker={"replicas": 1 if strategy == "local" else replicas},
         )
 
     return make
@@ -175,3 +178,31 @@ def test_a_member_may_leave_while_the_data_is_away(reading, tmp_path):
     report = one.finish()
     check_whole(one, report)
     assert report.rewinds == 0
+
+
+def test_the_only_one_with_the_state_leaves_it_to_a_newcomer(reading, tmp_path):
+    """It waits for records, so the round with the newcomer has not begun."""
+    one = reading("hands-over", strategy="allReduce", epochs=100_000, replicas=1)
+    (tmp_path / "failed").touch()
+    away = tmp_path / "away but for the first"  # a newcomer builds its model by these
+    one.wait_for_step(20)
+    end = time.monotonic() + 60
+    while "were not read, trying again" not in one.log_text("worker", 0):
+        assert time.monotonic() < end, one.shown()
+        away.touch()
+        time.sleep(0.5)
+    version = one.status_now().progress.version
+    one.handle.scale(Scaling(workers=2))
+    one.wait_until(lambda s: s.group and len(s.group.members) == 2, "two members")
+    one.handle.kill(one.status_now().group.members[0], signal.SIGTERM)
+    (left,) = one.wait_until(
+        lambda s: s.group and len(s.group.members) == 1, "a group of the newcomer"
+    ).group.members
+    assert left != "worker-0"
+    away.unlink()
+    one.wait_for_step(version + 20)
+    one.end_after_this_epoch()
+    report = one.finish()
+    check_whole(one, report)
+    assert report.rewinds == 0
+    assert report.replayed_records == 0

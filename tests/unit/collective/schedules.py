@@ -1,6 +1,7 @@
 """Random schedules of a group: losses at any moment, newcomers, masters that restart.
 
-Newcomers listen to the leader before they are members, or come without a copy.
+Newcomers listen to the leader before they are members, or come without a copy. Members
+leave in order, too.
 
 Runs the protocol as it is. The network keeps the order of each link and nothing else; a
 member dies between any two of its actions; the master hears of it later. A gradient is
@@ -90,6 +91,7 @@ class Process:
         self.closed: set[int] = set()  # rounds whose links it has closed
         self.waits = False  # a newer round waits for a step
         self.finished = 0  # steps made while a newer round waited
+        self.leaves = False  # it makes no step any more
         self.participant = kind(
             index,
             make_plan=self._plan,
@@ -216,6 +218,8 @@ class Process:
         match action:
             case Send(to, message):
                 self.world.send(self.index, to, number, message)
+            case Compute() if self.leaves:
+                pass
             case Compute(step, plan, number) if self._makes_alone(step, number):
                 self.position_moved(plan)
                 self.participant.made_alone(step, plan)
@@ -292,6 +296,7 @@ class World:
         self.next_index = 0
         self.next_key = 0
         self.deaths = 0
+        self.handed_over = 0  # states, by members that left
 
     def send(self, sender: int, to: int, number: int, message: Message) -> None:
         self.links.setdefault((sender, to), deque()).append((number, message))
@@ -304,6 +309,27 @@ class World:
         del self.processes[index]
         self.deaths += 1
 
+    def leave(self, index: int) -> None:
+        """Let a member leave in order: the last one with the state hands it over."""
+        process = self.processes[index]
+        if process.participant.is_last:
+            process.leaves = True
+            process.work.clear()
+            process.do(process.participant.leave())
+        elif self._others_have_it(index):
+            del self.processes[index]
+
+    def _others_have_it(self, index: int) -> bool:
+        return any(
+            other.participant.version is not None
+            for other in self.processes.values()
+            if other.index != index and not other.leaves
+        )
+
+    def _left(self, process: Process) -> None:
+        del self.processes[process.index]
+        self.handed_over += 1
+
     def form(self) -> None:
         """Let the master name a new round.
 
@@ -311,10 +337,11 @@ class World:
         out now and then, and may come back.
         """
         old = [m for m in self.round.members if m in self.processes]
-        if len(old) > 1 and self.rng.random() < 0.1:
+        leaves = any(self.processes[m].leaves for m in old)
+        if len(old) > 1 and not leaves and self.rng.random() < 0.1:
             old.remove(self.rng.choice(old))
         new = [m for m in self.processes if m not in old]
-        if old and self.rng.random() < 0.3:
+        if old and not leaves and self.rng.random() < 0.3:
             new = []
         members = tuple(sorted(old + new))
         number = self.round.number + self.rng.choice((1, 1, 1, 5))
@@ -333,6 +360,8 @@ class World:
         for index, process in self.processes.items():
             if process.todo:
                 found.append(process.step)
+            if process.leaves and not process.participant.is_last:
+                found.append(partial(self._left, process))
             if process.can_listen():
                 found.append(process.listen)
             if process.can_hear():
@@ -381,6 +410,8 @@ class World:
         if any(m not in self.processes for m in self.round.members):
             return bool(self.processes)
         waits = [p for m, p in self.processes.items() if m not in self.round.members]
+        if any(process.leaves for process in self.processes.values()):
+            return bool(waits)
         # A newcomer's copy may be old, or it may have none, when its round begins.
         return bool(waits) and self.rng.random() < 0.05
 
@@ -404,6 +435,7 @@ def run(
     world.form()
     losses = rng.randint(0, 4)
     joins = rng.randint(0, 3)
+    leaves = rng.randint(0, 2)
     limit = 20_000
     while limit:
         limit -= 1
@@ -420,11 +452,19 @@ def run(
             if rng.random() < 0.3:
                 world.form()
             continue
+        if leaves and 0.02 <= chance < 0.03 and len(world.processes) > 1:
+            leaves -= 1
+            world.leave(rng.choice(sorted(world.processes)))
+            continue
         moves = world.moves()
         if not moves:
             return world, "nothing can move"
         rng.choice(moves)()
         wrong = _wrong_now(world)
+        if world.stateless and not world.deaths:
+            return world, "the state is lost, though all who left did so in order"
+        if all(process.leaves for process in world.processes.values()):
+            return world, ""  # the newcomers were lost meanwhile
         if wrong or world.stateless:
             return world, wrong
         done = [p.participant.version or 0 for p in world.processes.values()]
@@ -483,17 +523,18 @@ def _wrong_at_end(world: World) -> str:
 def main() -> int:
     """Run the schedules of a range of seeds (`0:10000`); print those that are wrong."""
     first, end = (int(number) for number in sys.argv[1].split(":"))
-    failed = losses = acknowledged = 0
+    failed = losses = acknowledged = handed_over = 0
     for seed in range(first, end):
         world, wrong = run(seed)
         losses += world.deaths
         acknowledged += len(world.acknowledged)
+        handed_over += world.handed_over
         if wrong:
             failed += 1
             print(f"seed {seed}: {wrong}")
     print(
         f"{end - first} schedules, {losses} losses, {acknowledged} records "
-        f"acknowledged: {failed} failed"
+        f"acknowledged, {handed_over} states left to newcomers: {failed} failed"
     )
     return 1 if failed else 0
 

@@ -85,10 +85,10 @@ class HearsOfNoEnd(Participant):
 class HandsNothingOver(Participant):
     """Goes on without the step that others have made."""
 
-    def _lacking(self, version: int | None):  # type: ignore[no-untyped-def]
-        if version is None:
-            return super()._lacking(version)
-        return Snapshot(self._version or 0, self._others_state())
+    def _handed(self, member: int, target: int):  # type: ignore[no-untyped-def]
+        if self._hellos[member].version is None:
+            return super()._handed(member, target)
+        return [Snapshot(target, self._others_state())]
 
     def _others_state(self):  # type: ignore[no-untyped-def]
         # What the member behind has itself: as if it only counted the step as made.
@@ -112,6 +112,18 @@ def test_without_a_word_that_others_finished_a_group_stands_still() -> None:
 
 def test_without_the_hand_over_members_differ() -> None:
     assert any("differ" in wrong for wrong in failures(HandsNothingOver))
+
+
+class JustLeaves(Participant):
+    """Leaves at once, without a look at who else has the state."""
+
+    @property
+    def is_last(self) -> bool:
+        return super().is_last and not self._leaves
+
+
+def test_a_last_member_that_just_leaves_takes_the_state_with_it() -> None:
+    assert any("in order" in wrong for wrong in failures(JustLeaves))
 
 
 def member(me: int) -> Participant:

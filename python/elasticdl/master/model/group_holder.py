@@ -26,7 +26,7 @@ from elasticdl.job.heartbeats import (
 )
 from elasticdl.job.names import Role
 from elasticdl.job.status import GroupOut, GroupStatus
-from elasticdl.job.words import RoundCause
+from elasticdl.job.words import ReplicaState, RoundCause
 from elasticdl.master.happenings import RoundBegan, RoundWorks
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_status import Changes, Outside, last_of, out_of
@@ -77,6 +77,7 @@ class _Said:
     ready_at: float
     report: GroupReport
     broken_at: float = 0.0
+    level_in: int = 0  # the last round in which it had the state
 
 
 class GroupHolder(ModelHolder):
@@ -196,16 +197,7 @@ class GroupHolder(ModelHolder):
         report = member.worker.group if member.worker else GroupReport()
         if not report.address:
             return
-        said = self._said.get(member.generation)
-        if said is None:
-            said = self._said[member.generation] = _Said(now, report)
-            self._signals.wake()
-        if report.broken != said.report.broken:
-            said.broken_at = now
-        if report != said.report:
-            said.report = report
-            self._signals.wake()
-            self._signals.work()  # the leader may be level by now
+        self._note(member, report, now=now)
         if member is not self._leader() or member.worker is None:
             return
         formed = self._formed
@@ -215,6 +207,20 @@ class GroupHolder(ModelHolder):
         if version:
             self.version = max(self.version, version)
             self.begins(now=now)
+
+    def _note(self, member: Member, report: GroupReport, *, now: float) -> None:
+        said = self._said.get(member.generation)
+        if said is None:
+            said = self._said[member.generation] = _Said(now, report)
+            self._signals.wake()
+        if report.broken != said.report.broken:
+            said.broken_at = now
+        if report.level:
+            said.level_in = report.round
+        if report != said.report:
+            said.report = report
+            self._signals.wake()
+            self._signals.work()  # the leader may be level by now
 
     def _tell_works(self, formed: Formed, *, now: float) -> None:
         seconds = self._changes.seconds
@@ -309,7 +315,8 @@ class GroupHolder(ModelHolder):
             if said is None and member.generation in self._index:
                 # Of an earlier master's round: what it said is not known here.
                 said = _Said(0.0, GroupReport())
-            if said is None or not member.alive or member.drain:
+            stays = member.alive and not member.drain
+            if said is None or not (stays or self._hands_over(member)):
                 continue
             found.append(
                 Standing(
@@ -324,6 +331,25 @@ class GroupHolder(ModelHolder):
                 )
             )
         return found
+
+    def _hands_over(self, member: Member) -> bool:
+        """Whether a member that leaves has what others here can get from it alone."""
+        runs = member.state is ReplicaState.RUNNING and not member.lost_by
+        others = [one for one in self._running() if not one.drain]
+        return (
+            runs
+            and self._has_state(member)
+            and not any(self._has_state(one) for one in others)
+            and any(one.generation in self._said for one in others)
+        )
+
+    def _has_state(self, member: Member) -> bool:
+        """Whether a member has said that it is level since it is one."""
+        said, formed = self._said.get(member.generation), self._formed
+        if said is None or formed is None or not self._is_in(member):
+            return False
+        place = formed.round.members.index(member.generation)
+        return said.level_in >= formed.round.since[place]
 
     def _differing(self) -> tuple[int, ...]:
         """Return whose state is not as that of the leader of the newest round."""

@@ -144,6 +144,13 @@ class GroupLink:
             newest = self._rounds.get(self._newest)
         return newest is not None and newest.members[0].number == self._me
 
+    @property
+    def others(self) -> int:
+        """Number of other members in the newest round that this worker is in."""
+        with self._lock:
+            newest = max(self._rounds, default=0)
+            return len(self._rounds[newest].members) - 1 if newest else 0
+
     def changes(self, made_in: int) -> bool:
         """Whether a round is over or has not begun; `made_in`: that of the last step.
 

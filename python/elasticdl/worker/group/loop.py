@@ -94,10 +94,31 @@ class GroupLoop:
                 order = self._next()
                 if order is not None:
                     self._carry_out(order)
+            self._hand_over()
         finally:
             self._group.close()
             parts.shares.close()
         parts.stream.drain()
+
+    def _hand_over(self) -> None:
+        """Stay while newcomers get the state that nobody else has; make no step."""
+        clock = self._parts.shows.clock
+        until = clock() + self._parts.hand_over_seconds
+        told = False
+        while self._has_heirs and clock() < until:
+            if not told:
+                log.info("The others get the state, then this worker leaves")
+                self._group.leave()
+                told = True
+            order = self._group.next(LOOK_SECONDS)
+            if order is not None and not isinstance(order, Compute):
+                self._carry_out(order)
+
+    @property
+    def _has_heirs(self) -> bool:
+        """Whether others have no state yet, and can get that of this worker alone."""
+        heirs = self._link.others or self._group.sponsors
+        return bool(heirs) and self._group.is_last and not self._parts.stream.ended
 
     @property
     def held(self) -> list[int]:

@@ -63,6 +63,7 @@ class GroupParts:
     shows: Shows
     speeds: Speeds
     skip_nan: bool
+    hand_over_seconds: float  # a worker that leaves stays for others to get its state
     unit: int = 1  # records: of a share that are computed together, or none of them
 
 

@@ -11,10 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from elasticdl.data.reader import Shard
-from elasticdl.job.heartbeats import GroupReport, GroupRound, WorkerReport
 from elasticdl.job.names import JobDir, Role
-from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import (
     LeaseRequest,
     ReplicaId,
@@ -24,119 +21,16 @@ from elasticdl.job.tasks import (
     TaskType,
 )
 from elasticdl.job.words import EndCause, ExitReason, ReplicaState
-from elasticdl.master.assembly import assemble
 from elasticdl.master.calls.leasing import UNNAMED_SECONDS, Leasing
 from elasticdl.master.calls.lost_leases import LostLeases, most_deaths
 from elasticdl.master.course.watchdog import look_at
-from elasticdl.master.job_state import Job
-from elasticdl.master.members.member import Member
-from elasticdl.master.model.group_holder import GroupHolder
 from elasticdl.master.tasks import facts, model_facts
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.data_plan import SearchStage
-from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.master.telling.status import message
 from elasticdl.metrics.master import MasterMetrics
-from elasticdl.runner.publisher import Platform
-from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
 
-SPEC = JobSpec.model_validate(
-    {
-        "name": "group",
-        "strategy": "allReduce",
-        "model": {"definition": "m.f"},
-        "data": {"training": "t"},
-        "worker": {"replicas": 3},
-    }
-)
-PLAN = QueuePlan((Shard("a.csv", 0, 96),), batch_size=12, batches_per_task=2)
-
-
-class Clock:
-    """Seconds that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Master:
-    """A job's parts; workers are told of as heartbeats would tell."""
-
-    def __init__(self, root: Path, clock: Clock, *, launched: bool) -> None:
-        self.clock = clock
-        self.ledger = Ledger.open(JobDir(root).journal_dir, now=clock())
-        made = assemble(
-            SPEC,
-            JobDir(root),
-            self.ledger,
-            lambda: Platform(InMemoryRunner(), InMemoryPublisher()),
-            clock=clock,
-            launched=launched,
-        )
-        self.job: Job = made.job
-        assert isinstance(self.job.parts.holder, GroupHolder)
-        self.holder = self.job.parts.holder
-        self.table = self.job.parts.table
-
-    def worker(self) -> Member:
-        member = self.table.schedule(None, priority="", now=self.clock())
-        self.runs(member)
-        return member
-
-    def runs(self, member: Member) -> None:
-        member.enter(ReplicaState.RUNNING, now=self.clock())
-        member.model_built()
-
-    def says(self, member: Member, *, version: int = 0, **said: object) -> None:
-        address = f"127.0.0.1:{member.generation}"
-        said.setdefault("copied", True)
-        report = GroupReport(address=address, **said)  # type: ignore[arg-type]
-        member.heard_worker(
-            WorkerReport(phase="train", model_version=version, group=report),
-            now=self.clock(),
-        )
-        self.holder.heard_worker(member, now=self.clock())
-
-    def level(self, *members: Member, version: int = 0) -> None:
-        """Let members say that they are in the newest round with its state."""
-        for member in members:
-            told = self.holder.round_of(member)
-            assert told is not None
-            self.says(member, version=version, round=told.number, level=True)
-
-    def ends(self, member: Member) -> None:
-        """End a member as the loop does."""
-        member.enter(ReplicaState.ENDED, now=self.clock())
-        heir = self.holder.heir(member)
-        if heir is not None:
-            self.ledger.hand_over(heir, now=self.clock())
-        self.ledger.recover(member.key.index, cause="killed", now=self.clock())
-        self.table.remove(member)
-        self.holder.lost(member, now=self.clock())
-
-    def turn(self, seconds: float = 5.0) -> None:
-        self.clock.now += seconds
-        self.holder.tick(now=self.clock())
-
-    def round_of(self, member: Member) -> GroupRound:
-        told = self.holder.round_of(member)
-        assert told is not None
-        return told
-
-    def lease(self, member: Member) -> int:
-        leased = self.ledger.lease(
-            member.key.index, now=self.clock(), lease_seconds=60.0
-        )
-        assert leased is not None
-        return leased.lease_id
-
-    def close(self) -> None:
-        asyncio.run(self.ledger.commit())
-        self.ledger.close()
+from tests.unit.master.rig.group import PLAN, SPEC, Clock, Master, group_of, leader_of
 
 
 @pytest.fixture
@@ -146,21 +40,6 @@ def master(tmp_path: Path) -> Iterator[Master]:
     made.ledger.record(facts.StartFact(position=made.ledger.position()))
     yield made
     made.close()
-
-
-def group_of(master: Master, number: int) -> list[Member]:
-    members = [master.worker() for _ in range(number)]
-    for member in members:
-        master.clock.now += 1.0
-        master.says(member)
-    master.turn()
-    master.level(*members)
-    return members
-
-
-def leader_of(master: Master) -> str:
-    assert master.holder.group is not None
-    return master.holder.group.members[0]
 
 
 def test_the_first_that_is_ready_begins_alone_and_others_join(master: Master) -> None:
@@ -256,6 +135,44 @@ def test_one_that_is_told_to_leave_is_out_at_once(master: Master) -> None:
     master.turn(0.1)
     assert master.holder.round_of(leader) is None
     assert leader_of(master) == other.name
+
+
+def test_the_only_one_with_the_state_leaves_when_a_newcomer_has_it(
+    master: Master,
+) -> None:
+    (leader,) = group_of(master, 1)
+    newcomer = master.worker()
+    master.says(newcomer, copied=False)
+    leader.dismiss("its node is drained")
+    master.turn()
+    assert leader_of(master) == leader.name
+    master.says(newcomer)
+    master.turn()
+    told = master.round_of(newcomer)
+    assert [m.number for m in told.members] == [leader.generation, newcomer.generation]
+    lease = master.lease(leader)
+    master.turn()  # it is not level yet
+    assert leader_of(master) == leader.name
+    master.level(newcomer)
+    master.turn()
+    assert [m.number for m in master.round_of(newcomer).members] == [
+        newcomer.generation
+    ]
+    assert master.ledger.queue is not None
+    assert master.ledger.queue.leased[lease].worker == newcomer.key.index
+    master.ends(leader)
+    assert master.holder.rewind == 0
+
+
+def test_a_job_that_ends_forms_no_round_of_those_that_leave(master: Master) -> None:
+    (leader,) = group_of(master, 1)
+    newcomer = master.worker()
+    master.says(newcomer)
+    leader.dismiss("the job is over")
+    newcomer.dismiss("the job is over")
+    master.turn()
+    assert master.holder.group is not None
+    assert master.holder.group.round == 1
 
 
 def test_fewer_than_the_minimum_make_no_step(master: Master) -> None:
