@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,6 +24,8 @@ from elasticdl.data.formats.csv_scan import LONGEST_RECORD, scan
 from elasticdl.data.formats.files import FilePool
 from elasticdl.data.records import BadRecords, Metadata
 from elasticdl.errors import DataError
+
+log = logging.getLogger(__name__)
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _ENDS = b"\r\n"
@@ -170,19 +173,37 @@ class CsvReader:
                 f"{self._path}: the header is {_not_csv(error)}; mend the first line, "
                 "or set readerParams.header to false if there is no header"
             ) from error
+        self._check_names(names)
+        return names
+
+    def _check_names(self, names: tuple[str, ...]) -> None:
+        """Warn of names that look like data. Raises DataError where they are no names.
+
+        Whole numbers are names, too, as pandas gives them to columns without any.
+        """
+        columns = self._options.columns
+        data = "if the first line is data, set readerParams.header to false"
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise DataError(
                 f"{self._path}: the header names {twice!r} {names.count(twice)} times; "
-                "each column needs a name of its own"
+                f"each column needs a name of its own; {data}"
             )
-        if options.columns and options.columns != names:
+        if columns and columns != names:
             raise DataError(
                 f"{self._path}: the header names {list(names)}, readerParams.columns "
-                f"{list(options.columns)}; leave readerParams.columns out, or set "
+                f"{list(columns)}; leave readerParams.columns out, or set "
                 "header to false if the first line is data"
             )
-        return names
+        number = next((name for name in names if _is_fraction(name)), None)
+        if number is not None and not columns:
+            log.warning(
+                "%s: the first line is taken for the names of the columns, and one is "
+                "%s; %s",
+                self._path,
+                number,
+                data,
+            )
 
     @property
     def num_records(self) -> int:
@@ -259,6 +280,14 @@ class CsvReader:
             lines = line.count(b"\n") + 1
             problem += f"; perhaps a quote that is not closed: it spans {lines} lines"
         return problem
+
+
+def _is_fraction(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "." in text
 
 
 def _too_long(num_bytes: int) -> str:

@@ -30,6 +30,18 @@ def test_the_header_names_the_columns_and_is_no_record(tmp_path, pool, strict):
     assert all_of(reader, strict) == [b"1,2", b"3,4"]
 
 
+@pytest.mark.parametrize(
+    ("first", "warns"), [(b"5.1,setosa", "5.1"), (b"age,label", ""), (b"0,1", "")]
+)
+def test_a_first_line_of_numbers_is_no_header_without_a_word(
+    tmp_path, pool, caplog, first, warns
+):
+    reader_of(tmp_path, first + b"\n3.5,virginica\n", pool)
+    told = f"one is {warns}; if the first line is data, set readerParams.header to"
+    assert (told in caplog.text) == bool(warns)
+    assert bool(caplog.text) == bool(warns)
+
+
 def test_without_a_header_the_first_line_is_a_record(tmp_path, pool, strict):
     reader = reader_of(tmp_path, b"1,2\n3,4\n", pool, header=False)
     assert reader.metadata.column_names == ()
