@@ -175,6 +175,7 @@ class WorkerReport:
     usual_seconds: float = 0.0
     group: GroupReport = GroupReport()  # strategy allReduce
     group_figures: GroupFigures = GroupFigures()  # strategy allReduce
+    warnings: tuple[str, ...] = ()  # of the user's model and data; each once
 
 
 @dataclass(frozen=True, slots=True)

@@ -759,6 +759,7 @@ class Worker(_message.Message):
     USUAL_SECONDS_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     GROUP_FIGURES_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     """worker/progress.py: Phase"""
     step: _builtins.int
@@ -802,6 +803,10 @@ class Worker(_message.Message):
     def group_figures(self) -> Global___GroupFigures:
         """strategy allReduce"""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """of the user's model and data; each once"""
+
     def __init__(
         self,
         *,
@@ -821,10 +826,11 @@ class Worker(_message.Message):
         usual_seconds: _builtins.float = ...,
         group: Global___GroupStatus | None = ...,
         group_figures: Global___GroupFigures | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "group_figures", b"group_figures"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "group", b"group", "group_figures", b"group_figures", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds", "usual_seconds", b"usual_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "group", b"group", "group_figures", b"group_figures", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds", "usual_seconds", b"usual_seconds", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -43,6 +43,7 @@ from elasticdl.rpc.tls.https import secure_metrics
 from elasticdl.rpc.tls.identity import Identity
 from elasticdl.running import RunningClock, keep_reading
 from elasticdl.worker.heartbeat import Heartbeat
+from elasticdl.worker.model_warnings import ModelWarnings
 from elasticdl.worker.progress import WorkerProgress
 
 log = logging.getLogger(__name__)
@@ -100,6 +101,8 @@ class WorkerLife:
         clock = keep_reading(RunningClock())
         held = HeldCall()
         self.progress = WorkerProgress(clock, reached=held.reached)
+        self._warnings = ModelWarnings()
+        logging.getLogger("elasticdl").addHandler(self._warnings)
         self.metrics = WorkerMetrics()
         if context.in_pod:
             self.metrics.memory_limit.set(container_limit_bytes())
@@ -211,12 +214,14 @@ class WorkerLife:
             ps_rewind=rewind,
             ps_versions=versions,
         )
+        report = replace(report, warnings=self._warnings.send())
         if self._group is None:
             return report
         said, figures = self._group.report(), self._group.figures()
         return replace(report, group=said, group_figures=figures)
 
     def _on_reply(self, reply: WorkerOrders) -> None:
+        self._warnings.delivered()
         if reply.drain and not self.leaving.is_set():
             log.info("Told to hand tasks back and leave")
             self.leaving.set()

@@ -22,12 +22,16 @@ from elasticdl.job.heartbeats import (
 from elasticdl.job.version_skew import skew
 from elasticdl.job.words import JobState
 from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.happenings import AttentionNeeded
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.model import callbacks
 from elasticdl.master.tasks import model_facts
 
 log = logging.getLogger(__name__)
+
+# Of a job. Each worker has a few; a sentence that differs in each batch is no news.
+_MOST_WARNINGS = 50
 
 
 class Heartbeats:
@@ -41,6 +45,7 @@ class Heartbeats:
         # What all workers are told alike, and what it was made of.
         self._common: tuple[object, ...] = ()
         self._reply = WorkerOrders()
+        self._warned: set[str] = set()
 
     def register(self, request: Registration, *, now: float) -> RegistrationReply:
         """Register a replica.
@@ -144,6 +149,7 @@ class Heartbeats:
         if worker.group_figures.round:
             # It made a step; a member that does not lead leases nothing.
             self._parts.membership.works(member, now=now)
+        self._warn(worker.warnings, now=now)
         for done in worker.snapshots:
             self._parts.checkpoints.take(0, done, now=now)
         patience = 2.0 ** min(self._parts.membership.hangs, 30)
@@ -153,6 +159,13 @@ class Heartbeats:
         if hung or was != worker.phase:
             self._parts.signals.wake()
         return self._leasing.renew(member, list(worker.lease_ids), now=now)
+
+    def _warn(self, warnings: tuple[str, ...], *, now: float) -> None:
+        """Tell people what workers warn of in the model and the data, once."""
+        for text in warnings:
+            if text not in self._warned and len(self._warned) < _MOST_WARNINGS:
+                self._warned.add(text)
+                self._parts.signals.diary.say(AttentionNeeded(time=now, message=text))
 
     def worker_reply(self, request: WorkerHeartbeat, lost: list[int]) -> WorkerOrders:
         """Return the answer to a worker's heartbeat. Raises FencedError."""
