@@ -22,7 +22,7 @@ from enum import IntEnum
 
 from elasticdl.errors import RpcError
 
-PROTOCOL = 8  # raised when an older version could not read a frame
+PROTOCOL = 9  # raised when an older version could not read a frame
 MOST_META_BYTES = 16 << 20  # a plan names some thousand ranges at most
 _MAGIC = b"EDLG"
 _HEAD = struct.Struct("!4sBBQqIIQ")

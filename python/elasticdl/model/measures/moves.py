@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,11 +66,14 @@ class Movement:
             one for each element.
         grows: No record that was tried adds anything below zero; one for each element
             where these differ.
+        surely: So many did add something that this is no chance: where it gets smaller,
+            it may have begun anew.
     """
 
     adds: bool | Flags = False
     keeps: float | Array = 1.0
     grows: bool | Flags = False
+    surely: bool | Flags = False
 
 
 MEAN = Movement()
@@ -198,18 +201,32 @@ def declared_sum(
     return Movement(adds=True, keeps=_shortest(keeps)), doubt
 
 
-def only_grows(
+def growing(
     found: Movement, before: Array, made: Sequence[Array], dtype: str
-) -> bool | Flags:
-    """Return where nothing below zero is added where single records make this."""
+) -> Movement:
+    """Return a movement with where it grows alone, as single records make this of it.
+
+    A signed sum may have grown by chance, the more so an element that few records have
+    met: beside one that got smaller, those count which each record made larger.
+    """
     if "int8" in dtype or not np.any(found.keeps) or not made:
-        return False  # it soon wraps around; or it is that of each step alone
+        return found  # it soon wraps around; or it is that of each step alone
     kept = kept_of(before, found.keeps)
-    least = -LAST_DIGITS * last_digit(dtype) * np.abs(kept)
+    most = LAST_DIGITS * last_digit(dtype) * np.abs(kept)
+    adds = np.broadcast_to(found.adds, kept.shape)
     with np.errstate(invalid="ignore"):
-        less = np.any([one - kept < least for one in made], axis=0)
-    grows = np.broadcast_to(found.adds, kept.shape) & ~less
-    return bool(grows.any()) if grows.all() or not grows.any() else grows
+        added = np.array([one - kept for one in made])
+        less, more = adds & (added < -most).any(axis=0), adds & (added > most)
+    grows = adds & ~less
+    if less.any():
+        surely = grows & more.all(axis=0)
+    else:
+        surely = grows & (more.sum() >= len(made))
+    return replace(found, grows=_short(grows), surely=_short(surely))
+
+
+def _short(flags: Flags) -> bool | Flags:
+    return bool(flags.any()) if flags.all() or not flags.any() else flags
 
 
 def _of_mean(tried: Tried, dtype: str) -> Doubt:

@@ -29,10 +29,10 @@ from elasticdl.model.measures.moves import (
     Doubt,
     Movement,
     declared_sum,
+    growing,
     lift,
     may_add,
     movement,
-    only_grows,
     share_kept,
     shifts,
 )
@@ -153,10 +153,11 @@ class StateTrial:
             made = [one[at] for one in singles]
             begin = self._elements(at, self._begins[at])
             dtype = self._variables[at].dtype
-            grows = only_grows(found[at], begin, made, dtype)
-            if self._places[at] is not None and np.ndim(grows):
-                grows = False  # of others it is not known
-            found[at] = replace(found[at], grows=grows)
+            grown = growing(found[at], begin, made, dtype)
+            some = np.ndim(grown.grows) or np.ndim(grown.surely)
+            # Where a part is looked at alone, of others it is not known.
+            if self._places[at] is None or not some:
+                found[at] = grown
 
     def _look_closer(
         self, tried: dict[int, Tried], whole: list[Any], usual: list[Any]

@@ -70,7 +70,7 @@ class MovedState:
     def described(self) -> bytes:
         """Return how portions move the variables, for another member."""
         found = [
-            [np.asarray(one).tolist() for one in (m.adds, m.keeps, m.grows)]
+            [np.asarray(one).tolist() for one in (m.adds, m.keeps, m.grows, m.surely)]
             for m in self._movements
         ]
         return json.dumps(found).encode()
@@ -85,8 +85,9 @@ class MovedState:
                 adds if isinstance(adds, bool) else np.asarray(adds, np.bool_),
                 keeps if isinstance(keeps, float) else np.asarray(keeps),
                 grows if isinstance(grows, bool) else np.asarray(grows, np.bool_),
+                surely if isinstance(surely, bool) else np.asarray(surely, np.bool_),
             )
-            for adds, keeps, grows in json.loads(described)
+            for adds, keeps, grows, surely in json.loads(described)
         ]
 
     def begin(self) -> None:
@@ -196,14 +197,15 @@ def _begins_anew(
 ) -> tuple[NDArray[np.bool_], bool]:
     """Return which elements of a sum begin anew in a step, and if it may do so again.
 
-    It was tried to grow alone. Where it gets smaller, and little of what it was is in
-    what portions made of it, which add up to `values`, it is their sum. A sum that is
-    below zero, or gets smaller otherwise, is another one than was tried. What may be
-    below zero begins anew with all others of its variable.
+    It was tried to grow alone. Where it surely does and gets smaller, and little of
+    what it was is in what portions made of it, which add up to `values`, it is their
+    sum. A sum that is below zero, or gets smaller otherwise, is another one than was
+    tried. What may be below zero begins anew with all others of its variable.
     """
     short = before.dtype.kind not in "iu" and before.dtype.itemsize < _FLOAT32_BYTES
     rounding = portions * _ROUNDING_16 if short else _ROUNDING
     grows = np.broadcast_to(np.asarray(movement.grows).reshape(-1), before.shape)
+    surely = np.broadcast_to(np.asarray(movement.surely).reshape(-1), before.shape)
     kept = _kept(before, movement).astype(np.float64)
     made, all_made = reached.astype(np.float64), values.astype(np.float64)
     if before.dtype.kind in "iu":
@@ -213,12 +215,13 @@ def _begins_anew(
         all_made = made + kept * (portions - 1)
     with np.errstate(invalid="ignore", over="ignore"):
         smaller = grows & (made < kept - rounding * np.abs(kept))
-        may_be = smaller & (kept > 0) & (all_made >= 0)
+        may_be = smaller & surely & (kept > 0) & (all_made >= 0)
         anew = may_be & (may_be & (2 * all_made < kept * portions)).any()
-    goes_on = not (smaller & ~anew).any()
-    if anew.any() and not (grows & (kept > 0) & ~anew).any():
-        anew = anew | (_adds(movement) & ~grows)
-    return anew, goes_on
+    others = _adds(movement) & ~surely
+    if anew.any() and others.any():
+        together = not (surely & (kept > 0) & ~anew).any()
+        anew = (anew | others) & together
+    return anew, not (smaller & ~anew).any()
 
 
 def _each(movement: Movement, added: float, averaged: float) -> Floats:

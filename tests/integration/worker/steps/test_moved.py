@@ -5,7 +5,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
-from elasticdl.model.measures.moves import Movement
+from elasticdl.model.measures.moves import Movement, growing
 from elasticdl.model.variables import NamedVariable
 from elasticdl.worker.group.moved import MovedState
 
@@ -152,7 +152,7 @@ def stepped(moved, variable, values):
 def summing(dtype, begin):
     variable = keras.Variable(np.array(begin, dtype), dtype=dtype, trainable=False)
     moved = MovedState([NamedVariable("layer/sum", variable)])
-    moved.moves_by([Movement(adds=True, grows=True)])
+    moved.moves_by([Movement(adds=True, grows=True, surely=True)])
     moved.begin()
     return moved, variable
 
@@ -182,7 +182,8 @@ def test_a_sum_that_gets_below_zero_stays_a_sum(dtype, caplog):
 def test_signed_sums_begin_anew_with_the_count_beside_them(portions, caplog):
     """As moments in one vector do: their number of records grows alone."""
     moved, variable = summing("float32", [480.0, -7.0, 96.0])
-    moved.moves_by([Movement(adds=True, grows=np.array([True, False, True]))])
+    grows = np.array([True, False, True])
+    moved.moves_by([Movement(adds=True, grows=grows, surely=grows)])
     other, _ = summing("float32", [480.0, -7.0, 96.0])
     other.take(moved.described())
     assert other.described() == moved.described()
@@ -201,7 +202,7 @@ def test_signed_sums_begin_anew_with_the_count_beside_them(portions, caplog):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_a_sum_of_16_bits_is_not_said_to_be_smaller_for_its_digits(dtype, caplog):
     moved, variable = summing(dtype, 100.0)
-    moved.moves_by([Movement(adds=True, keeps=0.9, grows=True)])
+    moved.moves_by([Movement(adds=True, keeps=0.9, grows=True, surely=True)])
     made = float(np.array(0.9, variable.numpy().dtype)) * 100 - 0.25
     stepped(moved, variable, [made] * 3)
     assert not caplog.messages
@@ -209,6 +210,43 @@ def test_a_sum_of_16_bits_is_not_said_to_be_smaller_for_its_digits(dtype, caplog
 
 def test_a_decayed_sum_of_few_records_is_not_begun_anew(caplog):
     moved, variable = summing("float32", 100)
-    moved.moves_by([Movement(adds=True, keeps=0.9, grows=True)])
+    moved.moves_by([Movement(adds=True, keeps=0.9, grows=True, surely=True)])
     assert stepped(moved, variable, [90, 91]) == pytest.approx(91)
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_signed_sums_by_codes_are_never_begun_anew(seed):
+    """Of most codes the few records that are tried one by one tell nothing."""
+    random = np.random.default_rng(seed)
+    keeps, codes, width = np.float32(0.8), 16, 4
+
+    def sums(records):
+        found = np.zeros((codes, width), np.float32)
+        features = random.normal(size=(records, width)).astype(np.float32)
+        np.add.at(found, random.integers(0, codes, records), features)
+        return found.reshape(-1)
+
+    old = 0.05 * random.normal(size=codes * width).astype(np.float32)
+    moved, variable = summing("float32", old)
+    tried = [keeps * old + sums(1) for _ in range(8)]
+    movement = Movement(adds=True, keeps=keeps)
+    moved.moves_by([growing(movement, old, tried, "float32")])
+    for _ in range(30):
+        added = [sums(8) for _ in range(6)]
+        made = stepped(moved, variable, [keeps * old + one for one in added])
+        true = keeps * old + np.sum(added, axis=0)
+        np.testing.assert_allclose(made, true, rtol=1e-4, atol=1e-4)
+        old = made
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_by_codes_begin_anew_also_where_no_tried_record_was(seed):
+    random = np.random.default_rng(seed)
+    tried = [np.eye(16, dtype=np.float32)[random.integers(0, 4)] for _ in range(8)]
+    found = growing(Movement(adds=True), np.zeros(16, np.float32), tried, "float32")
+    moved, variable = summing("float32", np.arange(100, 116))
+    moved.moves_by([found])
+    np.testing.assert_array_equal(
+        stepped(moved, variable, [np.arange(16)] * 3), 3 * np.arange(16)
+    )
