@@ -150,6 +150,7 @@ class GroupRound:
     restore_dir: str = ""  # what it begins with; "": initial values
     step_records: int = 0  # of all members together; 0: not known yet
     waits: bool = False  # for more members: no step is made
+    newcomers: bool = False  # others are ready to get the state
 
 
 @dataclass(frozen=True, slots=True)

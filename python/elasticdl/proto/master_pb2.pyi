@@ -1031,6 +1031,7 @@ class GroupRound(_message.Message):
     RESTORE_DIR_FIELD_NUMBER: _builtins.int
     STEP_RECORDS_FIELD_NUMBER: _builtins.int
     WAITS_FIELD_NUMBER: _builtins.int
+    NEWCOMERS_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """0: none"""
     begins: _builtins.bool
@@ -1041,6 +1042,8 @@ class GroupRound(_message.Message):
     """of all members together; 0: not known yet"""
     waits: _builtins.bool
     """for more members: no step is made"""
+    newcomers: _builtins.bool
+    """others are ready to get the state"""
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupMember]:
         """the oldest first; the first one leads"""
@@ -1054,10 +1057,11 @@ class GroupRound(_message.Message):
         restore_dir: _builtins.str = ...,
         step_records: _builtins.int = ...,
         waits: _builtins.bool = ...,
+        newcomers: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins", b"begins", "members", b"members", "number", b"number", "restore_dir", b"restore_dir", "step_records", b"step_records", "waits", b"waits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins", b"begins", "members", b"members", "newcomers", b"newcomers", "number", b"number", "restore_dir", b"restore_dir", "step_records", b"step_records", "waits", b"waits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -349,6 +349,7 @@ def _round_to_wire(formed: GroupRound) -> master_pb2.GroupRound | None:
         restore_dir=formed.restore_dir,
         step_records=formed.step_records,
         waits=formed.waits,
+        newcomers=formed.newcomers,
     )
 
 
@@ -362,6 +363,7 @@ def _round_from_wire(message: master_pb2.GroupRound) -> GroupRound:
         restore_dir=message.restore_dir,
         step_records=message.step_records,
         waits=message.waits,
+        newcomers=message.newcomers,
     )
 
 

@@ -213,7 +213,7 @@ class GroupMaker:
             speeds=speeds,
             skip_nan=skip_nan,
             # The rest of it is for the last reports.
-            hand_over_seconds=spec.worker.grace_seconds / 3,
+            hand_over_seconds=0.4 * spec.worker.grace_seconds,
             unit=unit,
         )
         position = Position(parts)

@@ -6,6 +6,7 @@ import time
 import pytest
 from elasticdl.client import Scaling
 from elasticdl.errors import ExitCode
+from elasticdl.job.words import OutCause
 from elasticdl.testing.claims import check_whole
 
 # What both readers have.
@@ -180,7 +181,14 @@ def test_a_member_may_leave_while_the_data_is_away(reading, tmp_path):
     assert report.rewinds == 0
 
 
-def test_the_only_one_with_the_state_leaves_it_to_a_newcomer(reading, tmp_path):
+def copying(status):
+    return [one for one in status.group.out if one.cause == OutCause.COPYING]
+
+
+@pytest.mark.parametrize(("outside", "members"), [(1, 1), (0, 2)])
+def test_the_only_one_with_the_state_leaves_it_to_a_newcomer(
+    reading, tmp_path, outside, members
+):
     """It waits for records, so the round with the newcomer has not begun."""
     one = reading("hands-over", strategy="allReduce", epochs=100_000, replicas=1)
     (tmp_path / "failed").touch()
@@ -193,12 +201,14 @@ def test_the_only_one_with_the_state_leaves_it_to_a_newcomer(reading, tmp_path):
         time.sleep(0.5)
     version = one.status_now().progress.version
     one.handle.scale(Scaling(workers=2))
-    one.wait_until(lambda s: s.group and len(s.group.members) == 2, "two members")
-    one.handle.kill(one.status_now().group.members[0], signal.SIGTERM)
-    (left,) = one.wait_until(
-        lambda s: s.group and len(s.group.members) == 1, "a group of the newcomer"
-    ).group.members
-    assert left != "worker-0"
+    one.wait_until(
+        lambda s: (len(copying(s)), len(s.group.members)) == (outside, members),
+        f"{outside} newcomers that copy, {members} members",
+    )
+    one.handle.kill("worker-0", signal.SIGTERM)
+    one.wait_until(
+        lambda s: s.group and s.group.members == ["worker-1"], "a group of the newcomer"
+    )
     away.unlink()
     one.wait_for_step(version + 20)
     one.end_after_this_epoch()

@@ -296,6 +296,7 @@ class World:
         self.next_index = 0
         self.next_key = 0
         self.deaths = 0
+        self.left_out = 0
         self.handed_over = 0  # states, by members that left
 
     def send(self, sender: int, to: int, number: int, message: Message) -> None:
@@ -340,6 +341,7 @@ class World:
         leaves = any(self.processes[m].leaves for m in old)
         if len(old) > 1 and not leaves and self.rng.random() < 0.1:
             old.remove(self.rng.choice(old))
+            self.left_out += 1
         new = [m for m in self.processes if m not in old]
         if old and not leaves and self.rng.random() < 0.3:
             new = []
@@ -461,7 +463,7 @@ def run(
             return world, "nothing can move"
         rng.choice(moves)()
         wrong = _wrong_now(world)
-        if world.stateless and not world.deaths:
+        if world.stateless and not (world.deaths or world.left_out):
             return world, "the state is lost, though all who left did so in order"
         if all(process.leaves for process in world.processes.values()):
             return world, ""  # the newcomers were lost meanwhile

@@ -141,7 +141,12 @@ class GroupHolder(ModelHolder):
             return None
         plan = self._ledger.plan
         records = plan.batch_size if plan else 0
-        return replace(order, step_records=records, waits=self.num_waiting is not None)
+        return replace(
+            order,
+            step_records=records,
+            waits=self.num_waiting is not None,
+            newcomers=bool(self._said.keys() - self._index.keys()),
+        )
 
     @property
     def num_waiting(self) -> int | None:
@@ -213,6 +218,7 @@ class GroupHolder(ModelHolder):
         if said is None:
             said = self._said[member.generation] = _Said(now, report)
             self._signals.wake()
+            self._signals.bump()  # one that leaves has to know of it
         if report.broken != said.report.broken:
             said.broken_at = now
         if report.level:

@@ -43,6 +43,7 @@ class GroupLink:
         self._rounds: OrderedDict[int, GroupRound] = OrderedDict()
         self._newest = 0
         self.waits = False  # the newest round has too few members for a step
+        self.newcomers = False  # others are ready to get the state
         self._broken = 0
         self._lost = 0
         self._stateless = False
@@ -57,7 +58,7 @@ class GroupLink:
         self._step_records = order.step_records or self._step_records
         with self._lock:
             if order.number >= self._newest:
-                self.waits = order.waits
+                self.waits, self.newcomers = order.waits, order.newcomers
             if order.number <= self._newest:
                 return
             self._newest = order.number

@@ -117,8 +117,9 @@ class GroupLoop:
     @property
     def _has_heirs(self) -> bool:
         """Whether others have no state yet, and can get that of this worker alone."""
-        heirs = self._link.others or self._group.sponsors
-        return bool(heirs) and self._group.is_last and not self._parts.stream.ended
+        link, group = self._link, self._group
+        heirs = link.others or link.newcomers or group.sponsors
+        return bool(heirs) and group.is_last and not self._parts.stream.ended
 
     @property
     def held(self) -> list[int]:
