@@ -145,13 +145,19 @@ class GroupHolder(ModelHolder):
             order,
             step_records=records,
             waits=self.num_waiting is not None,
-            newcomers=bool(self._said.keys() - self._index.keys()),
+            newcomers=self._has_newcomers,
         )
+
+    @property
+    def _has_newcomers(self) -> bool:
+        return bool(self._said.keys() - self._index.keys())
 
     @property
     def num_waiting(self) -> int | None:
         """Members that make no step, since there are fewer than have to be."""
         least, formed = self._table.spec.worker.min, self._formed
+        if least <= 1:
+            return None  # asked with each heartbeat: nobody is counted
         if formed is not None and waits(formed, least=least):
             return len(formed.round.members)
         ready = len(self._standings())
@@ -216,9 +222,10 @@ class GroupHolder(ModelHolder):
     def _note(self, member: Member, report: GroupReport, *, now: float) -> None:
         said = self._said.get(member.generation)
         if said is None:
+            if not self._has_newcomers:
+                self._signals.bump()  # a leader that is about to leave waits for it
             said = self._said[member.generation] = _Said(now, report)
             self._signals.wake()
-            self._signals.bump()  # one that leaves has to know of it
         if report.broken != said.report.broken:
             said.broken_at = now
         if report.level:
