@@ -214,6 +214,8 @@ class JobReport(_Document):
     rewinds: int
     rounds: int = 0  # strategy allReduce: of workers that made steps together
     changes_seconds: float = 0.0  # that changes of these rounds cost
+    # Of the model and the data, since this master began.
+    warnings: list[str] = Field(default_factory=list)
     repairs: int = 0  # of members that had other values than their leader
     master_restarts: int
     goodput_seconds: dict[str, float]

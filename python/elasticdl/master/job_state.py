@@ -106,6 +106,7 @@ class Job:
         self.stopped: Callable[[], float] = lambda: 0.0
         self.state = JobState.STARTING
         self.message = ""
+        self.warnings: list[str] = []  # of workers, of the model and the data
         self.ending: JobEnding | None = None
         self.callbacks: CallbackSet | None = None  # known with the first model
         self.learning_rate_scale = 1.0

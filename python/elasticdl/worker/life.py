@@ -48,6 +48,9 @@ from elasticdl.worker.progress import WorkerProgress
 
 log = logging.getLogger(__name__)
 
+# A worker that ends waits so long for its last warnings to arrive.
+_WARNING_SECONDS = 1.0
+
 
 class ValuesHeld(Protocol):
     """The PS's values that a worker holds (worker.ps_link)."""
@@ -192,10 +195,18 @@ class WorkerLife:
 
     def close(self) -> None:
         """End heartbeats and connections."""
+        self._tell_last_warnings()
         self.leaving.set()
         self.heartbeat.stop()
         self.monitor.close()
         self.master.close()
+
+    def _tell_last_warnings(self) -> None:
+        """Let a heartbeat carry what the export warned of, say."""
+        end = time.monotonic() + _WARNING_SECONDS
+        while self._warnings.waiting and time.monotonic() < end:
+            self.heartbeat.hurry()
+            time.sleep(_WARNING_SECONDS / 20)
 
     def _is_ready(self) -> bool:
         """Whether the job can count on this worker: it traces or trains."""

@@ -7,18 +7,25 @@ Owns which warnings these are, and those that the master has not heard of yet. M
 from __future__ import annotations
 
 import logging
+import textwrap
 import threading
+
+from elasticdl.job.plain import plain
 
 # What these say is about the model and the data, not about a connection or a disk.
 _OF = (
     "elasticdl.data.",
     "elasticdl.model.",
     "elasticdl.worker.group.moved",
+    "elasticdl.worker.local.checkpoint",
+    "elasticdl.worker.ps.link",
+    "elasticdl.worker.shows",
     "elasticdl.worker.untrained",
     "elasticdl.worker.uses.",
 )
 # Of one process. A sentence that differs in each batch is no news after so many.
-_MOST = 20
+_MOST = 50
+_MORE = "There are more warnings in the log of a worker"
 _MOST_CHARACTERS = 2_000
 
 
@@ -37,11 +44,20 @@ class ModelWarnings(logging.Handler):
         """Keep a warning, each sentence once."""
         if not record.name.startswith(_OF):
             return
-        text = record.getMessage()[:_MOST_CHARACTERS]
+        # One line, whatever a user's names have in them.
+        text = " ".join(plain(record.getMessage()).split())
+        text = textwrap.shorten(text, _MOST_CHARACTERS, placeholder=" ...")
         with self._guard:
-            if text not in self._said and len(self._said) < _MOST:
+            if len(self._said) >= _MOST:
+                text = _MORE
+            if text not in self._said:
                 self._said.add(text)
                 self._waiting.append(text)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are some that the master does not know."""
+        return bool(self._waiting)
 
     def send(self) -> tuple[str, ...]:
         """Return those that the master does not know."""

@@ -35,4 +35,14 @@ def test_what_is_not_of_the_model_or_its_data_stays_in_the_log(warnings):
 def test_a_sentence_that_differs_in_each_batch_does_not_fill_heartbeats(warnings):
     for number in range(1000):
         logging.getLogger("elasticdl.data.reader").warning("%d", number)
-    assert len(warnings.send()) == 20
+    assert len(warnings.send()) == 51
+    assert warnings.send()[-1] == "There are more warnings in the log of a worker"
+
+
+def test_a_warning_is_one_line_whatever_a_name_has_in_it(warnings):
+    name = "a\nb\x1b[31m" + 3_000 * " x"
+    logging.getLogger("elasticdl.model.measures").warning("state %s", name)
+    (said,) = warnings.send()
+    assert said.startswith("state a b[31m x x")
+    assert said.endswith(" ...")
+    assert len(said) <= 2_000

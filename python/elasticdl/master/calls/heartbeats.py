@@ -30,8 +30,8 @@ from elasticdl.master.tasks import model_facts
 
 log = logging.getLogger(__name__)
 
-# Of a job. Each worker has a few; a sentence that differs in each batch is no news.
-_MOST_WARNINGS = 50
+# Of a job; a sentence that differs in each batch is no news.
+_MOST_WARNINGS = 100
 
 
 class Heartbeats:
@@ -45,7 +45,6 @@ class Heartbeats:
         # What all workers are told alike, and what it was made of.
         self._common: tuple[object, ...] = ()
         self._reply = WorkerOrders()
-        self._warned: set[str] = set()
 
     def register(self, request: Registration, *, now: float) -> RegistrationReply:
         """Register a replica.
@@ -162,9 +161,10 @@ class Heartbeats:
 
     def _warn(self, warnings: tuple[str, ...], *, now: float) -> None:
         """Tell people what workers warn of in the model and the data, once."""
+        known = self._job.warnings
         for text in warnings:
-            if text not in self._warned and len(self._warned) < _MOST_WARNINGS:
-                self._warned.add(text)
+            if text not in known and len(known) < _MOST_WARNINGS:
+                known.append(text)
                 self._parts.signals.diary.say(AttentionNeeded(time=now, message=text))
 
     def worker_reply(self, request: WorkerHeartbeat, lost: list[int]) -> WorkerOrders:

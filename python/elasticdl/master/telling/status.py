@@ -256,6 +256,7 @@ def report(job: Job, *, now: float) -> JobReport:
         rounds=group.round if group else 0,
         changes_seconds=group.changes_seconds if group else 0.0,
         repairs=group.repairs if group else 0,
+        warnings=job.warnings,
         master_restarts=master_restarts(job),
         goodput_seconds=seconds,
         goodput=round(goodput.share(seconds), 4),

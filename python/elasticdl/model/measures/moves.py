@@ -219,7 +219,7 @@ def growing(
         less, more = adds & (added < -most).any(axis=0), adds & (added > most)
     grows = adds & ~less
     if less.any():
-        surely = grows & more.all(axis=0)
+        grows = surely = grows & more.all(axis=0)
     else:
         surely = grows & (more.sum() >= len(made))
     return replace(found, grows=_short(grows), surely=_short(surely))

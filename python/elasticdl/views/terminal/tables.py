@@ -45,6 +45,7 @@ _STYLES = {
     "hung": "red",
 }
 _MOST_ROWS = 20  # The newest ones; all are in `explain`.
+_WARNINGS = 5  # The first ones; all are in `explain`, too.
 
 
 def state_text(state: str) -> Text:
@@ -290,12 +291,22 @@ def _report_rows(report: JobReport) -> list[tuple[str, str]]:
         ),
         ("metrics", text.metrics(report.metrics)),
         ("events", ", ".join(lost)),
+        ("warnings", _warned(report)),
         ("checkpoint", text.path(report.checkpoint)),
         ("best", _of_version(report.best)),
         ("restored", _of_version(report.restored)),
         ("exports", "\n".join(text.path(one) for one in report.exports)),
         ("predictions", text.path(report.predictions)),
     ]
+
+
+def _warned(report: JobReport) -> str:
+    """Return the first warnings; the others are in the history."""
+    told = [text.first_line(one) for one in report.warnings[:_WARNINGS]]
+    left = len(report.warnings) - _WARNINGS
+    if left > 0:
+        told.append(f"{left} more: elasticdl explain {report.name}")
+    return "\n".join(told)
 
 
 def _spent(goodput_seconds: Mapping[str, float]) -> str:

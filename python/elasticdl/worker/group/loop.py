@@ -113,6 +113,8 @@ class GroupLoop:
             order = self._group.next(LOOK_SECONDS)
             if order is not None and not isinstance(order, Compute):
                 self._carry_out(order)
+            if self._link.leads and self._parts.copies():
+                self._write_checkpoint()
 
     @property
     def _has_heirs(self) -> bool:
@@ -322,10 +324,14 @@ class GroupLoop:
             parts.orders.regain(mine)
             parts.stream.adopt(mine)
         self._refill(0.0)
+        self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
+        """Write a checkpoint, if one is wanted."""
         with self._position.lock:
             work = self._position.work
             version, applied = work.version, work.applied
-        if parts.between_steps(version, applied):
+        if self._parts.between_steps(version, applied):
             self._position.digests.due()
 
     def _compare(self) -> None:
