@@ -23,7 +23,11 @@ def test_a_warning_of_the_model_is_a_line_of_the_command_once_for_all_workers(jo
         worker={"replicas": 2},
         training={"epochs": 2},
     )
-    check_whole(one, one.finish(), least_accuracy=0.0)
-    assert one.output.count("steps_per_execution=2) changes nothing here") == 1
+    report = one.finish()
+    check_whole(one, report, least_accuracy=0.0)
+    (warning,) = report.warnings
+    assert "steps_per_execution=2) changes nothing here" in warning
+    told = [line for line in one.output.splitlines() if line.endswith(warning)]
+    assert len(told) == 1
     for worker in (0, 1):
         assert "steps_per_execution=2)" in one.log_text("worker", worker)
