@@ -28,20 +28,17 @@ from numpy.typing import NDArray
 
 from elasticdl.model.measures.moves import MEAN, Movement
 from elasticdl.model.variables import NamedVariable
+from elasticdl.worker.group.reached import Reached, adds_of, kept_of, wide_of
 
 log = logging.getLogger(__name__)
 
 Floats = NDArray[np.float32]
-_FLOAT32_BYTES = 4
 _BYTE = 256
 # Bytes of so many records at most add up to numbers that float32 has exactly. Records
 # of larger steps are counted in lots.
 _MOST_RECORDS = 1 << 15
 # At the vector's end: portions, and lots of records.
 _COUNTS = 2
-# What sums in another order leave of a value that stays as it is; and what each portion
-# leaves in 16 bits, of digits and of a share.
-_ROUNDING, _ROUNDING_16 = 1e-3, 1e-2
 
 
 class MovedState:
@@ -122,25 +119,29 @@ class MovedState:
 
     def apply(self, total: Floats, rows: float, *, of: int) -> None:
         """Set the values from what all members added up; `of`: as for `add`."""
-        parts = self._parts(total)
-        for number, (part, item, before, movement) in enumerate(parts):
-            begin = before.reshape(-1)
-            if before.dtype.kind == "b":
-                reached = np.logical_xor(begin, part[0] > 0)
-            elif before.dtype.kind in "iu":
-                lots = round(float(total[-1]))
-                values = reached = _reached_integers(begin, part, movement, lots)
-            else:
-                divisor = _each(movement, 1.0, rows / _scale(of))
-                moved, values = part / divisor
-                reached = _reached(begin, moved, values, movement)
-            if np.any(movement.grows):
-                portions = round(float(total[-2]))
-                if before.dtype.kind in "iu":
-                    values = reached + begin * begin.dtype.type(portions - 1)
-                anew, goes_on = _begins_anew(begin, reached, values, movement, portions)
-                reached = np.where(anew, values, reached)
+        portions = round(float(total[-2]))
+        found = [
+            self._together(part, before, movement, total, rows / _scale(of))
+            for part, _, before, movement in self._parts(total)
+        ]
+        fresh = [one.begins_anew(portions) for one in found]
+        layers = {
+            _layer_of(item)
+            for item, (anew, _), one in zip(self._items, fresh, found, strict=True)
+            if anew.any() and one.is_whole(anew)
+        }
+        for number, (item, one) in enumerate(zip(self._items, found, strict=True)):
+            anew, goes_on = fresh[number]
+            if np.any(one.movement.grows):
                 self._tell_of_smaller(number, item, anew=bool(anew.any()), on=goes_on)
+            elif _layer_of(item) in layers and np.all(one.movement.adds):
+                begins = one.may_begin_anew(portions)
+                anew = np.full_like(anew, begins)
+                self._tell_of_layer(item, anew=begins)
+            reached = one.reached
+            if anew.any():
+                reached = np.where(anew, one.values, one.reached)
+            before = self.before[number]
             item.variable.assign(reached.astype(before.dtype).reshape(before.shape))
 
     def _tell_of_smaller(
@@ -162,6 +163,42 @@ class MovedState:
             "begins anew" if anew else "does not begin anew",
         )
 
+    def _tell_of_layer(self, item: NamedVariable, *, anew: bool) -> None:
+        """Tell once of a signed sum in whose layer others begin anew."""
+        if item.name in self._told:
+            return
+        self._told.add(item.name)
+        log.warning(
+            "What the layer of state %s counts begins anew in this step; by what "
+            "portions made of it, so does %s. In other steps this may look otherwise: "
+            "set strategy: local if it has to be exact",
+            item.name,
+            "this state" if anew else "not this state",
+        )
+
+    @staticmethod
+    def _together(
+        part: Floats,
+        before: NDArray[Any],
+        movement: Movement,
+        total: Floats,
+        rows: float,
+    ) -> Reached:
+        """Return what portions made of a variable; `rows` in the scale of `add`."""
+        begin = before.reshape(-1)
+        if before.dtype.kind == "b":
+            flags = np.logical_xor(begin, part[0] > 0)
+            return Reached(begin, flags, flags, movement)
+        if before.dtype.kind in "iu":
+            lots, portions = round(float(total[-1])), round(float(total[-2]))
+            reached = _reached_integers(begin, part, movement, lots)
+            values = reached + begin * begin.dtype.type(portions - 1)
+            return Reached(begin, reached, values, movement)
+        moved, values = part / _each(movement, 1.0, rows)
+        return Reached(
+            begin, _reached(begin, moved, values, movement), values, movement
+        )
+
     def _parts(
         self, total: Floats
     ) -> list[tuple[Floats, NamedVariable, NDArray[Any], Movement]]:
@@ -176,57 +213,13 @@ class MovedState:
         return found
 
 
-def _kept(before: NDArray[Any], movement: Movement) -> NDArray[Any]:
-    """Return what a step keeps of old values; nothing also of what is no number."""
-    keeps = np.asarray(movement.keeps).reshape(-1)
-    wide = before if before.dtype.kind in "iu" else _wide(before)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(keeps == 0, 0, wide * keeps.astype(wide.dtype))
-
-
-def _adds(movement: Movement) -> NDArray[np.bool_]:
-    return np.asarray(movement.adds).reshape(-1)
-
-
-def _begins_anew(
-    before: NDArray[Any],
-    reached: NDArray[Any],
-    values: NDArray[Any],
-    movement: Movement,
-    portions: int,
-) -> tuple[NDArray[np.bool_], bool]:
-    """Return which elements of a sum begin anew in a step, and if it may do so again.
-
-    It was tried to grow alone. Where it surely does and gets smaller, and little of
-    what it was is in what portions made of it, which add up to `values`, it is their
-    sum. A sum that is below zero, or gets smaller otherwise, is another one than was
-    tried. What may be below zero begins anew with all others of its variable.
-    """
-    short = before.dtype.kind not in "iu" and before.dtype.itemsize < _FLOAT32_BYTES
-    rounding = portions * _ROUNDING_16 if short else _ROUNDING
-    grows = np.broadcast_to(np.asarray(movement.grows).reshape(-1), before.shape)
-    surely = np.broadcast_to(np.asarray(movement.surely).reshape(-1), before.shape)
-    kept = _kept(before, movement).astype(np.float64)
-    made, all_made = reached.astype(np.float64), values.astype(np.float64)
-    if before.dtype.kind in "iu":
-        # What was added, as it is below zero.
-        added = (reached - _kept(before, movement)).astype(f"i{before.dtype.itemsize}")
-        made = kept + added
-        all_made = made + kept * (portions - 1)
-    with np.errstate(invalid="ignore", over="ignore"):
-        smaller = grows & (made < kept - rounding * np.abs(kept))
-        may_be = smaller & surely & (kept > 0) & (all_made >= 0)
-        anew = may_be & (may_be & (2 * all_made < kept * portions)).any()
-    others = _adds(movement) & ~surely
-    if anew.any() and others.any():
-        together = not (surely & (kept > 0) & ~anew).any()
-        anew = (anew | others) & together
-    return anew, not (smaller & ~anew).any()
+def _layer_of(item: NamedVariable) -> str:
+    return item.name.rpartition("/")[0]
 
 
 def _each(movement: Movement, added: float, averaged: float) -> Floats:
     """Return one number for what adds up, and another for what is averaged."""
-    return np.where(_adds(movement), added, averaged).astype(np.float32)
+    return np.where(adds_of(movement), added, averaged).astype(np.float32)
 
 
 def _width(dtype: np.dtype[Any]) -> int:
@@ -275,10 +268,10 @@ def _bytes_made(
     value: NDArray[Any], before: NDArray[Any], movement: Movement, lots: np.float32
 ) -> Floats:
     """Return the bytes of what a portion adds, or of what it made, counted in lots."""
-    adds = _adds(movement)
+    adds = adds_of(movement)
     if not adds.any():
         return lots * _bytes_of(_from_the_least(value))
-    added = _bytes_of(value - _kept(before, movement))
+    added = _bytes_of(value - kept_of(before, movement))
     if adds.all():
         return added
     return np.where(adds, added, lots * _bytes_of(_from_the_least(value)))
@@ -288,8 +281,8 @@ def _reached_integers(
     before: NDArray[Any], sums: Floats, movement: Movement, lots: int
 ) -> NDArray[Any]:
     """Return what portions made of integers, in so many lots of records."""
-    kind, adds = before.dtype, _adds(movement)
-    added: NDArray[Any] = _kept(before, movement) + _integers(sums, 1).astype(kind)
+    kind, adds = before.dtype, adds_of(movement)
+    added: NDArray[Any] = kept_of(before, movement) + _integers(sums, 1).astype(kind)
     if adds.all():
         return added
     averaged = _from_the_least(_integers(sums, lots).astype(kind))
@@ -317,8 +310,8 @@ def _added(
     has no distance.
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        kept = _kept(before, movement)
-        found = np.where(np.isfinite(kept), _wide(value) - kept, 0.0)
+        kept = kept_of(before, movement)
+        found = np.where(np.isfinite(kept), wide_of(value) - kept, 0.0)
         return found.astype(np.float32)
 
 
@@ -332,12 +325,6 @@ def _reached(
     is not.
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        kept = _kept(before, movement)
-        far = (np.abs(values) < np.abs(moved)) & ~_adds(movement)
+        kept = kept_of(before, movement)
+        far = (np.abs(values) < np.abs(moved)) & ~adds_of(movement)
         return np.where(far | ~np.isfinite(kept), values, kept + moved)
-
-
-def _wide(array: NDArray[Any]) -> NDArray[Any]:
-    """Return floats in which sums and differences lose nothing of theirs."""
-    short = array.dtype.itemsize <= _FLOAT32_BYTES
-    return array.astype(np.float32 if short else np.float64)

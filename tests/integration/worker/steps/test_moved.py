@@ -199,6 +199,34 @@ def test_signed_sums_begin_anew_with_the_count_beside_them(portions, caplog):
     np.testing.assert_allclose(stepped(moved, variable, more), added)
 
 
+@pytest.mark.parametrize("portions", [2, 3])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_signed_sums_begin_anew_with_the_count_of_their_layer(portions, dtype, caplog):
+    """Moments in variables of their own; what another layer sums up goes on."""
+    names = ("a/count", "a/total", "a/minus", "a/goes_on", "b/total")
+    begin = np.array([480, 30, -70, 900, 30], dtype)
+    made = np.array([16, -2, 5, 903, -2], dtype)
+    variables = [keras.Variable(one, dtype=dtype, trainable=False) for one in begin]
+    moved = MovedState(list(map(NamedVariable, names, variables)))
+    counts, signed = Movement(True, grows=True, surely=True), Movement(True)
+    moved.moves_by([counts, *[signed] * 4])
+    moved.begin()
+    total = np.zeros(moved.size, np.float32)
+    for _ in range(portions):
+        moved.rewind()
+        for variable, value in zip(variables, made, strict=True):
+            variable.assign(value)
+        moved.add(total, 1, of=portions)
+    moved.apply(total, portions, of=portions)
+    added = begin + portions * (made - begin)
+    expected = [*portions * made[:3], *added[3:]]
+    np.testing.assert_allclose([v.numpy() for v in variables], expected)
+    told = [one.replace("this state", "it") for one in caplog.messages]
+    words = [[name in one for name in names] for one in told]
+    assert words == np.eye(4, 5, dtype=bool).tolist()
+    assert ["so does not it" in one for one in told] == [False, False, False, True]
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_a_sum_of_16_bits_is_not_said_to_be_smaller_for_its_digits(dtype, caplog):
     moved, variable = summing(dtype, 100.0)
