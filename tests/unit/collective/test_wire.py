@@ -77,10 +77,11 @@ def test_a_frame_is_read_as_it_was_sent(ends) -> None:
 def test_a_frame_of_another_protocol_is_refused_with_both_numbers(ends) -> None:
     one, other = ends
     raw = bytearray(wire.frame(wire.Kind.HELLO, 1)[0])
-    raw[4] = 9
+    raw[4] = wire.PROTOCOL + 1
     one.sendall(raw)
     with pytest.raises(
-        RpcError, match=rf"protocol 9; expected .* protocol {wire.PROTOCOL}"
+        RpcError,
+        match=rf"protocol {wire.PROTOCOL + 1}; expected .* protocol {wire.PROTOCOL}",
     ):
         wire.read_head(other)
 
