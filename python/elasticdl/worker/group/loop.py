@@ -102,14 +102,13 @@ class GroupLoop:
 
     def _hand_over(self) -> None:
         """Stay while newcomers get the state that nobody else has; make no step."""
+        if not self._has_heirs:
+            return
+        log.info("The others get the state, then this worker leaves")
+        self._group.leave()
         clock = self._parts.shows.clock
         until = clock() + self._parts.hand_over_seconds
-        told = False
         while self._has_heirs and clock() < until:
-            if not told:
-                log.info("The others get the state, then this worker leaves")
-                self._group.leave()
-                told = True
             order = self._group.next(LOOK_SECONDS)
             if order is not None and not isinstance(order, Compute):
                 self._carry_out(order)

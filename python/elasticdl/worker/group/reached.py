@@ -96,6 +96,7 @@ def kept_of(before: NDArray[Any], movement: Movement) -> NDArray[Any]:
 
 
 def adds_of(movement: Movement) -> NDArray[np.bool_]:
+    """Return which elements are sums: one flag, or one for each."""
     return np.asarray(movement.adds).reshape(-1)
 
 
