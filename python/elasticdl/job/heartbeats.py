@@ -116,6 +116,8 @@ class GroupReport:
     # Of a newcomer: it has followed the group's steps up to the last few, or gave up.
     copied: bool = False
     differing: tuple[int, ...] = ()  # of the leader: whose state is not as its own
+    leaves: bool = False  # it makes no step any more, and goes once it may
+    version: int = 0  # of the state with which it leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,8 @@ class GroupRound:
     step_records: int = 0  # of all members together; 0: not known yet
     waits: bool = False  # for more members: no step is made
     newcomers: bool = False  # others are ready to get the state
+    stays: bool = False  # who leaves: nobody else has its state yet
+    goes: bool = False  # who leaves: it may
 
 
 @dataclass(frozen=True, slots=True)

@@ -888,6 +888,8 @@ class GroupStatus(_message.Message):
     STATELESS_FIELD_NUMBER: _builtins.int
     COPIED_FIELD_NUMBER: _builtins.int
     DIFFERING_FIELD_NUMBER: _builtins.int
+    LEAVES_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """where other members reach it"""
     round: _builtins.int
@@ -902,6 +904,10 @@ class GroupStatus(_message.Message):
     """nobody in that round has a state"""
     copied: _builtins.bool
     """a newcomer that is nearly level, or gave that up"""
+    leaves: _builtins.bool
+    """it makes no step any more, and goes once it may"""
+    version: _builtins.int
+    """of the state with which it leaves"""
     @_builtins.property
     def differing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """of the leader: whose state is not as its own"""
@@ -917,10 +923,12 @@ class GroupStatus(_message.Message):
         stateless: _builtins.bool = ...,
         copied: _builtins.bool = ...,
         differing: _abc.Iterable[_builtins.int] | None = ...,
+        leaves: _builtins.bool = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broken", b"broken", "copied", b"copied", "differing", b"differing", "level", b"level", "lost", b"lost", "round", b"round", "stateless", b"stateless"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broken", b"broken", "copied", b"copied", "differing", b"differing", "leaves", b"leaves", "level", b"level", "lost", b"lost", "round", b"round", "stateless", b"stateless", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1032,6 +1040,8 @@ class GroupRound(_message.Message):
     STEP_RECORDS_FIELD_NUMBER: _builtins.int
     WAITS_FIELD_NUMBER: _builtins.int
     NEWCOMERS_FIELD_NUMBER: _builtins.int
+    STAYS_FIELD_NUMBER: _builtins.int
+    GOES_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """0: none"""
     begins: _builtins.bool
@@ -1044,6 +1054,10 @@ class GroupRound(_message.Message):
     """for more members: no step is made"""
     newcomers: _builtins.bool
     """others are ready to get the state"""
+    stays: _builtins.bool
+    """who leaves: nobody else has its state yet"""
+    goes: _builtins.bool
+    """who leaves: it may"""
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupMember]:
         """the oldest first; the first one leads"""
@@ -1058,10 +1072,12 @@ class GroupRound(_message.Message):
         step_records: _builtins.int = ...,
         waits: _builtins.bool = ...,
         newcomers: _builtins.bool = ...,
+        stays: _builtins.bool = ...,
+        goes: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins", b"begins", "members", b"members", "newcomers", b"newcomers", "number", b"number", "restore_dir", b"restore_dir", "step_records", b"step_records", "waits", b"waits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins", b"begins", "goes", b"goes", "members", b"members", "newcomers", b"newcomers", "number", b"number", "restore_dir", b"restore_dir", "stays", b"stays", "step_records", b"step_records", "waits", b"waits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -296,6 +296,8 @@ def _group_to_wire(said: GroupReport) -> master_pb2.GroupStatus | None:
         stateless=said.stateless,
         copied=said.copied,
         differing=said.differing,
+        leaves=said.leaves,
+        version=said.version,
     )
 
 
@@ -309,6 +311,8 @@ def _group_from_wire(message: master_pb2.GroupStatus) -> GroupReport:
         stateless=message.stateless,
         copied=message.copied,
         differing=tuple(message.differing),
+        leaves=message.leaves,
+        version=message.version,
     )
 
 
@@ -350,6 +354,8 @@ def _round_to_wire(formed: GroupRound) -> master_pb2.GroupRound | None:
         step_records=formed.step_records,
         waits=formed.waits,
         newcomers=formed.newcomers,
+        stays=formed.stays,
+        goes=formed.goes,
     )
 
 
@@ -364,6 +370,8 @@ def _round_from_wire(message: master_pb2.GroupRound) -> GroupRound:
         step_records=message.step_records,
         waits=message.waits,
         newcomers=message.newcomers,
+        stays=message.stays,
+        goes=message.goes,
     )
 
 

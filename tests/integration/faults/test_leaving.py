@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from elasticdl.client import Scaling
 from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.testing.claims import check_whole
@@ -53,3 +54,46 @@ def test_a_worker_that_is_terminated_or_drained_hands_its_task_back(job):
     # In good order: another exit code than 0 would be `error`.
     assert relaunch.reason == "stopped from outside"
     assert len(ended) >= 1
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_members_that_all_leave_at_once_lose_no_step(job, unhurried, replicas):
+    """Nobody is left who could hand the model on: a checkpoint does."""
+    one = job(
+        "all-leave",
+        strategy="allReduce",
+        model=unhurried(0.05, training_alone=True),
+        training={"epochs": 10_000, "batchSize": 16, "batchesPerTask": 3},
+        checkpoint={"everySeconds": 1000.0},
+        worker={"replicas": replicas},
+    )
+    one.wait_until(
+        lambda s: s.group and s.group.level and len(s.group.members) == replicas,
+        "all members",
+    )
+    one.wait_for_step(20)
+    before = one.status_now()
+    for member in before.group.members:
+        one.handle.kill(member, signal.SIGTERM)
+    after = one.wait_until(
+        lambda s: (
+            s.group
+            and s.group.level
+            and not set(s.group.members) & set(before.group.members)
+        ),
+        "a group of others",
+    )
+    assert after.progress.version >= before.progress.version
+    one.end_after_this_epoch()
+    report = one.finish()
+    check_whole(one, report)
+    log = one.log_text("master", 0)
+    saved = [
+        line
+        for line in log.splitlines()
+        if "(the last worker that has the model leaves)" in line
+    ]
+    assert len(saved) == 1, log
+    version = int(saved[0].split("checkpoint of version ")[1].split()[0])
+    assert report.rewinds == 1
+    assert f"training goes back to version {version}" in log

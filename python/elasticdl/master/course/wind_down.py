@@ -77,6 +77,7 @@ class WindDown:
 
     async def _let_workers_leave(self, cause: str) -> None:
         stops: list[Stop] = []
+        self._parts.holder.job_is_over()
         for member in self._parts.table.workers():
             if not member.drain:
                 now = self._job.clock()

@@ -321,6 +321,8 @@ class Membership:
                 m.priority,
                 running=m.state is ReplicaState.RUNNING,
                 idle=runs_out and m.phase == WorkerPhase.IDLE,
+                leaves=m.worker is not None and m.worker.group.leaves,
+                has_state=m.worker is not None and m.worker.group.level,
             )
             for m in self.table.workers()
             if not m.drain

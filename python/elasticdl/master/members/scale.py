@@ -45,6 +45,8 @@ class Seat:
     priority: str
     running: bool
     idle: bool = False  # runs, and has nothing to do
+    leaves: bool = False  # says that it goes by itself
+    has_state: bool = False  # of a model that workers alone have
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,9 @@ def resize(
 ) -> Resize:
     """Return which workers to start or drain so that `wanted` workers are there.
 
-    Those named in `leave` go first, in that order; then those that only wait for a
-    machine, those without a task, and low priority before high, the newest first. New
+    Those that leave by themselves go first, then those named in `leave`, in that order;
+    then those that only wait for a machine, those that have yet to get the model from
+    others, those without a task, and low priority before high, the newest first. New
     ones take the priorities that the split lacks.
     """
     seats = list(seats)
@@ -88,8 +91,10 @@ def resize(
         order = sorted(
             seats,
             key=lambda s: (
+                not s.leaves,
                 named.get(s.index, len(named)),
                 s.running,
+                s.has_state,
                 not s.idle,
                 s.priority == HIGH,
                 -s.index,

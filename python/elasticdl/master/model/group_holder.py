@@ -30,8 +30,16 @@ from elasticdl.job.words import ReplicaState, RoundCause
 from elasticdl.master.happenings import RoundBegan, RoundWorks
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_status import Changes, Outside, last_of, out_of
-from elasticdl.master.model.holder import Around, Everybody, ModelHolder
-from elasticdl.master.model.rendezvous import Formed, Standing, decide, waits
+from elasticdl.master.model.holder import Around, Leading, ModelHolder
+from elasticdl.master.model.rendezvous import (
+    Formed,
+    Present,
+    Standing,
+    decide,
+    is_last,
+    may_go,
+    waits,
+)
 from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.facts import Restore
 from elasticdl.runner.base import ReplicaKey
@@ -40,34 +48,7 @@ log = logging.getLogger(__name__)
 
 # Others may be there: newcomers, who were copying the state.
 _NOBODY_HAS_IT = "no member with the model's state was left"
-
-
-class Leading(Everybody):
-    """Admission of the worker that leads: it plans the steps of all."""
-
-    def __init__(self) -> None:
-        """Begin without a leader."""
-        self.leader = -1
-
-    def led_by(self, worker: int) -> None:
-        """Note which worker leads now."""
-        self.leader = worker
-
-    def may_begin(self, worker: int) -> bool:
-        """Whether this worker leads."""
-        return worker == self.leader
-
-    def may_evaluate(self, worker: int) -> bool:
-        """Whether this worker leads: what it has, all have at its next step."""
-        return worker == self.leader
-
-    def may_look_for_data(self, worker: int) -> bool:
-        """Whether this worker leads: any other one hands each task back.
-
-        It would ask for the next one in the same call, get it again, and so keep it
-        from the leader for ever.
-        """
-        return worker == self.leader
+_LAST_LEAVES = "the last worker that has the model leaves"
 
 
 @dataclass
@@ -78,6 +59,7 @@ class _Said:
     report: GroupReport
     broken_at: float = 0.0
     level_in: int = 0  # the last round in which it had the state
+    let_go: bool = False  # it leaves, and was told that it may
 
 
 class GroupHolder(ModelHolder):
@@ -136,16 +118,20 @@ class GroupHolder(ModelHolder):
     def round_of(self, member: Member) -> GroupRound | None:
         """Return the newest round; to a worker outside, whose state it can copy."""
         order = self._order
-        ready = member.generation in self._said and member.alive and not member.drain
+        said = self._said.get(member.generation)
+        stays = member.alive and not member.drain
+        ready = said is not None and (stays or said.report.leaves)
         if order is None or not (ready or self._is_in(member)):
             return None
         plan = self._ledger.plan
-        records = plan.batch_size if plan else 0
+        goes = self._may_go(member)
         return replace(
             order,
-            step_records=records,
+            step_records=plan.batch_size if plan else 0,
             waits=self.num_waiting is not None,
             newcomers=self._has_newcomers,
+            stays=not goes and self._leaves(member),
+            goes=goes,
         )
 
     @property
@@ -209,6 +195,8 @@ class GroupHolder(ModelHolder):
         if not report.address:
             return
         self._note(member, report, now=now)
+        if report.leaves:
+            self._let_go()
         if member is not self._leader() or member.worker is None:
             return
         formed = self._formed
@@ -298,6 +286,8 @@ class GroupHolder(ModelHolder):
         )
         if formed is not None:
             self._form(formed)
+        self._let_go()
+        self._save(now=now)
 
     def _nobody_has_it(self, standings: list[Standing]) -> bool:
         """Whether what was trained is lost with those who had it."""
@@ -328,8 +318,8 @@ class GroupHolder(ModelHolder):
             if said is None and member.generation in self._index:
                 # Of an earlier master's round: what it said is not known here.
                 said = _Said(0.0, GroupReport())
-            stays = member.alive and not member.drain
-            if said is None or not (stays or self._hands_over(member)):
+            stays = member.alive and not self._leaves(member)
+            if said is None or not (stays or self._is_last(member)):
                 continue
             found.append(
                 Standing(
@@ -345,16 +335,63 @@ class GroupHolder(ModelHolder):
             )
         return found
 
-    def _hands_over(self, member: Member) -> bool:
-        """Whether a member that leaves has what others here can get from it alone."""
-        runs = member.state is ReplicaState.RUNNING and not member.lost_by
-        others = [one for one in self._running() if not one.drain]
-        return (
-            runs
-            and self._has_state(member)
-            and not any(self._has_state(one) for one in others)
-            and any(one.generation in self._said for one in others)
-        )
+    # -- members that leave --------------------------------------------------------
+
+    def _leaves(self, member: Member) -> bool:
+        said = self._said.get(member.generation)
+        return member.drain or (said is not None and said.report.leaves)
+
+    def _may_go(self, member: Member) -> bool:
+        said = self._said.get(member.generation)
+        return self.is_over or (said is not None and said.let_go)
+
+    def _is_last(self, member: Member) -> bool:
+        """Whether a member that leaves has what nobody else has who will be there."""
+        return is_last(member.generation, self._present())
+
+    def _present(self) -> list[Present]:
+        return [
+            Present(
+                one.generation,
+                has_state=self._has_state(one),
+                leaves=self._leaves(one),
+                let_go=self._may_go(one),
+            )
+            for one in self._there()
+        ]
+
+    def _there(self) -> Iterator[Member]:
+        """Return who runs and has spoken, also who leaves."""
+        for one in self._table.workers():
+            runs = one.state is ReplicaState.RUNNING and not one.lost_by
+            if runs and one.generation in self._said:
+                yield one
+
+    def _let_go(self) -> None:
+        """Let members go that say that they leave, one after the other."""
+        for member in self._there():
+            said = self._said[member.generation]
+            saved = self._is_saved(said.report.version)
+            if said.let_go or not said.report.leaves:
+                continue
+            if may_go(member.generation, self._present(), saved=saved):
+                said.let_go = True
+                self._signals.bump()
+                self._signals.wake()  # the next round is without it
+
+    def _is_saved(self, version: int) -> bool:
+        newest = self._keeper.newest
+        return version <= (newest.manifest.version if newest else 0)
+
+    def _save(self, *, now: float) -> None:
+        """Ask for a checkpoint if the only member with the state leaves."""
+        leader, keeper = self._leader(), self._keeper
+        if leader is None or not self._is_last(leader):
+            return
+        report = self._said[leader.generation].report
+        tries = not keeper.problem or keeper.schedule.may_hurry(now=now)
+        if tries and report.leaves and not self._is_saved(report.version):
+            keeper.ask(_LAST_LEAVES, now=now)
 
     def _has_state(self, member: Member) -> bool:
         """Whether a member has said that it is level since it is one."""

@@ -107,6 +107,34 @@ class Everybody:
         """Do nothing."""
 
 
+class Leading(Everybody):
+    """Admission of the worker that leads: it plans the steps of all."""
+
+    def __init__(self) -> None:
+        """Begin without a leader."""
+        self.leader = -1
+
+    def led_by(self, worker: int) -> None:
+        """Note which worker leads now."""
+        self.leader = worker
+
+    def may_begin(self, worker: int) -> bool:
+        """Whether this worker leads."""
+        return worker == self.leader
+
+    def may_evaluate(self, worker: int) -> bool:
+        """Whether this worker leads: what it has, all have at its next step."""
+        return worker == self.leader
+
+    def may_look_for_data(self, worker: int) -> bool:
+        """Whether this worker leads: any other one hands each task back.
+
+        It would ask for the next one in the same call, get it again, and so keep it
+        from the leader for ever.
+        """
+        return worker == self.leader
+
+
 class ModelHolder(abc.ABC):
     """Which replicas hold the model of a job, and what their loss costs."""
 
@@ -129,6 +157,7 @@ class ModelHolder(abc.ABC):
         self._ledger = around.ledger
         self._signals = around.signals
         self._keeper = around.checkpoints
+        self.is_over = False
         self._rounds = around.rounds
         self.version = 0  # the newest that is known
         self.rewinding = False  # no training task is given out until that is over
@@ -180,6 +209,10 @@ class ModelHolder(abc.ABC):
     def view(self) -> PsView:
         """Return where the model can be pulled from."""
         return PsView(revision=self._signals.revision, rewind=self.rewind)
+
+    def job_is_over(self) -> None:
+        """Note that the workers leave since nothing is left to do, or to save."""
+        self.is_over = True
 
     def asks_worker(self, member: Member) -> LocalSnapshot | None:
         """Return the snapshot that a worker has to write, if there is one."""

@@ -283,3 +283,50 @@ def _named(standings: Sequence[Standing]) -> dict[int, str]:
 
 def _listed(workers: Sequence[int], names: Mapping[int, str]) -> str:
     return ", ".join(names.get(worker, f"worker-{worker}") for worker in workers)
+
+
+# -- members that leave ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Present:
+    """What is known of a worker that has the group's state, or is ready to copy it."""
+
+    number: int
+    has_state: bool
+    leaves: bool = False  # it was told to, or says so
+    let_go: bool = False  # it leaves, and was told that it may
+
+
+def is_last(number: int, present: Iterable[Present]) -> bool:
+    """Whether a member that leaves has what nobody else has who will be there."""
+    mine, others = _apart(number, present)
+    stays = [one for one in others if one.has_state and not one.leaves]
+    return mine is not None and mine.has_state and not mine.let_go and not stays
+
+
+def may_go(number: int, present: Iterable[Present], *, saved: bool) -> bool:
+    """Return whether a member that leaves may go now.
+
+    The model of a group is in its members alone. So of those that leave the last one
+    stays until others have its state, or until a checkpoint has. Decisions are made
+    one after the other: of members that leave at the same moment all but one go.
+
+    Args:
+        number: The member's.
+        present: All that are there.
+        saved: A checkpoint has the member's state.
+    """
+    mine, others = _apart(number, present)
+    if mine is None or not mine.has_state:
+        return True
+    if any(one.has_state and not one.let_go for one in others):
+        return True
+    return saved and not any(not one.leaves for one in others)
+
+
+def _apart(
+    number: int, present: Iterable[Present]
+) -> tuple[Present | None, list[Present]]:
+    here = {one.number: one for one in present}
+    return here.pop(number, None), list(here.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 
 from elasticdl.collective.group import Group
 from elasticdl.collective.messages import Round
@@ -44,6 +45,9 @@ class GroupLink:
         self._newest = 0
         self.waits = False  # the newest round has too few members for a step
         self.newcomers = False  # others are ready to get the state
+        # Who leaves is told that it has to stay a while, or that it may go.
+        self.stays = self.goes = False
+        self._version: Callable[[], int] | None = None  # of a worker that leaves
         self._broken = 0
         self._lost = 0
         self._stateless = False
@@ -53,18 +57,21 @@ class GroupLink:
     def told(self, order: GroupRound) -> None:
         """Take what the master says; a round that is not newer changes nothing.
 
-        Beside a round that this worker is not in it copies the state.
+        Beside a round that this worker is not in it copies the state, unless it leaves.
         """
         self._step_records = order.step_records or self._step_records
         with self._lock:
             if order.number >= self._newest:
                 self.waits, self.newcomers = order.waits, order.newcomers
+                self.stays, self.goes = order.stays, order.goes
             if order.number <= self._newest:
                 return
             self._newest = order.number
             is_in = any(member.number == self._me for member in order.members)
             if is_in:
                 self._rounds[order.number] = order
+            elif self._version is not None:
+                return
             while len(self._rounds) > _MOST_ROUNDS:
                 self._rounds.popitem(last=False)
         told = Round(
@@ -171,6 +178,11 @@ class GroupLink:
         with self._lock:
             self._broken, self._lost, self._stateless = number, 0, True
 
+    def leave(self, version: Callable[[], int]) -> None:
+        """Say from now on that this worker leaves; `version`: of its model."""
+        with self._lock:
+            self._version = version
+
     def figures(self) -> GroupFigures:
         """Return what steps with others cost, for the next heartbeat."""
         return self.measures.figures()
@@ -180,6 +192,7 @@ class GroupLink:
         with self._lock:
             broken, lost, stateless = self._broken, self._lost, self._stateless
             compared_in, differing = self._differing
+            version = self._version
         number = self._group.round
         return GroupReport(
             address=self._address,
@@ -190,4 +203,6 @@ class GroupLink:
             stateless=stateless,
             copied=self._group.copied,
             differing=differing if compared_in == number else (),
+            leaves=version is not None,
+            version=version() if version is not None else 0,
         )

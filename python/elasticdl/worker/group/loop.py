@@ -38,6 +38,7 @@ from elasticdl.job.tasks import (
 )
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.group.beside import Beside
+from elasticdl.worker.group.leaving import Leaving
 from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.plan import GroupTask, StepPlan, Totals, Work
 from elasticdl.worker.group.position import GroupParts, Position
@@ -57,6 +58,7 @@ _OWING_SECONDS = 0.02
 _KNOWN_STEPS = 2
 # Tasks beside training that belong together come one after the other: so long apart.
 _BESIDE_SECONDS = 1.0
+_LEAVING_SECONDS = 0.02  # the same of a worker that leaves, for the master's answer
 _MOST_REPORTED = 256  # more than are reported while a lease call is under way
 
 
@@ -101,26 +103,25 @@ class GroupLoop:
         parts.stream.drain()
 
     def _hand_over(self) -> None:
-        """Stay while newcomers get the state that nobody else has; make no step."""
-        if not self._has_heirs:
+        """Stay while nobody else has the state, and no checkpoint; make no step."""
+        parts, group = self._parts, self._group
+        if parts.stream.ended or group.version is None:
             return
-        log.info("The others get the state, then this worker leaves")
-        self._group.leave()
-        clock = self._parts.shows.clock
-        until = clock() + self._parts.hand_over_seconds
-        while self._has_heirs and clock() < until:
-            order = self._group.next(LOOK_SECONDS)
+        leaving = Leaving(
+            group,
+            self._link,
+            version=lambda: self._position.version,
+            most_seconds=parts.hand_over_seconds,
+        )
+        parts.orders.hurry()
+        clock = parts.shows.clock
+        began = clock()
+        while leaving.stays(clock() - began) and not parts.stream.ended:
+            order = group.next(_LEAVING_SECONDS)
             if order is not None and not isinstance(order, Compute):
                 self._carry_out(order)
-            if self._link.leads and self._parts.copies():
+            if self._link.leads and parts.copies():
                 self._write_checkpoint()
-
-    @property
-    def _has_heirs(self) -> bool:
-        """Whether others have no state yet, and can get that of this worker alone."""
-        link, group = self._link, self._group
-        heirs = link.others or link.newcomers or group.sponsors
-        return bool(heirs) and group.is_last and not self._parts.stream.ended
 
     @property
     def held(self) -> list[int]:

@@ -40,6 +40,9 @@ class Orders(Protocol):
     def regain(self, leases: Iterable[int]) -> None:
         """Forget that these leases were lost."""
 
+    def hurry(self) -> None:
+        """Have the master told at once what it waits for."""
+
 
 @dataclass(frozen=True)
 class GroupParts:
@@ -80,6 +83,12 @@ class Position:
         self.work = Work()
         self.link: GroupLink | None = None
         self.digests = Digests(lambda: parts.state.digest(parts.step.state_before))
+
+    @property
+    def version(self) -> int:
+        """Steps with records that are in the model."""
+        with self.lock:
+            return self.work.version
 
     def plan(self, step: int) -> bytes:
         """Return which records a step has; called while this member leads."""

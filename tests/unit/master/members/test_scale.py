@@ -53,3 +53,17 @@ def test_nothing_changes_when_the_number_is_right() -> None:
 def test_seats_of_an_unknown_priority_count_too() -> None:
     change = resize(seats("batch"), wanted=2, priority="1")
     assert change == Resize(start=("high",))
+
+
+def test_who_has_yet_to_get_the_model_from_others_leaves_before_who_has_it() -> None:
+    newcomer = Seat(0, "high", running=True)
+    oldest = Seat(1, "low", running=True, has_state=True)
+    change = resize([newcomer, oldest], wanted=1, priority="0.5")
+    assert change == Resize(drain=(0,))
+
+
+def test_who_leaves_by_itself_is_one_of_those_that_are_too_many() -> None:
+    leaving = Seat(0, "high", running=True, has_state=True, leaves=True)
+    heir = Seat(1, "low", running=True)
+    change = resize([leaving, heir], wanted=1, priority="0.5", leave=(1,))
+    assert change == Resize(drain=(0,))

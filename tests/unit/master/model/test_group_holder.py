@@ -484,3 +484,32 @@ def test_a_member_that_is_killed_says_nothing_of_the_task(master: Master) -> Non
     queue = master.ledger.queue
     assert queue is not None
     assert queue.leased[lease].task.deaths == 0
+
+
+def test_the_last_of_all_that_leave_at_once_is_asked_for_a_checkpoint(
+    master: Master,
+) -> None:
+    one, two = group_of(master, 2)
+    for member in (one, two):
+        master.says(member, version=7, round=1, level=True, leaves=True)
+    assert master.round_of(one).goes
+    assert master.round_of(two).stays
+    asyncio.run(asked_of(master, leader=two.name))
+    assert not master.round_of(two).goes
+
+
+async def asked_of(master: Master, *, leader: str) -> None:
+    """Let the loop turn once; whoever leads then is asked for a checkpoint."""
+    master.turn()
+    assert leader_of(master) == leader
+    request = master.job.parts.checkpoints.request
+    assert request is not None
+    assert request.why == "the last worker that has the model leaves"
+    await asyncio.sleep(0)
+
+
+def test_members_are_not_kept_by_a_job_that_is_over(master: Master) -> None:
+    (last,) = group_of(master, 1)
+    master.holder.job_is_over()
+    master.says(last, version=7, round=1, level=True, leaves=True)
+    assert master.round_of(last).goes

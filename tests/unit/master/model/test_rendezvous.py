@@ -10,8 +10,11 @@ from elasticdl.master.model.rendezvous import (
     JOIN_SECONDS,
     WORDS_SECONDS,
     Formed,
+    Present,
     Standing,
     decide,
+    is_last,
+    may_go,
     waits,
 )
 
@@ -251,3 +254,29 @@ def test_numbers_never_repeat() -> None:
         formed = after(formed, standings, seconds=20.0 * (turn + 1)) or formed
         numbers.append(formed.round.number)
     assert numbers == sorted(set(numbers))
+
+
+def test_of_members_that_leave_at_the_same_moment_each_goes_but_the_last() -> None:
+    one = Present(1, has_state=True, leaves=True)
+    two = Present(2, has_state=True, leaves=True)
+    assert may_go(1, [one, two], saved=False)
+    one = replace(one, let_go=True)
+    assert is_last(2, [one, two])
+    assert not is_last(1, [one, two])
+    assert not may_go(2, [one, two], saved=False)
+    assert may_go(2, [one, two], saved=True)
+
+
+def test_the_last_member_stays_for_a_newcomer_though_its_state_is_saved() -> None:
+    last = Present(1, has_state=True, leaves=True)
+    newcomer = Present(2, has_state=False)
+    assert not may_go(1, [last, newcomer], saved=True)
+    assert may_go(1, [last, replace(newcomer, has_state=True)], saved=False)
+    # One that leaves, too, is nobody's heir.
+    assert may_go(1, [last, replace(newcomer, leaves=True)], saved=True)
+
+
+def test_who_has_no_state_goes_at_any_time() -> None:
+    last = Present(1, has_state=True)
+    assert may_go(2, [last, Present(2, has_state=False, leaves=True)], saved=False)
+    assert may_go(3, [last], saved=False)

@@ -75,6 +75,8 @@ class Master:
     def says(self, member: Member, *, version: int = 0, **said: object) -> None:
         address = f"127.0.0.1:{member.generation}"
         said.setdefault("copied", True)
+        if said.get("leaves"):
+            said["version"] = version
         report = GroupReport(address=address, **said)  # type: ignore[arg-type]
         member.heard_worker(
             WorkerReport(phase="train", model_version=version, group=report),
