@@ -371,10 +371,9 @@ class GroupHolder(ModelHolder):
         """Let members go that say that they leave, one after the other."""
         for member in self._there():
             said = self._said[member.generation]
+            leaves = said.report.leaves and not said.let_go
             saved = self._is_saved(said.report.version)
-            if said.let_go or not said.report.leaves:
-                continue
-            if may_go(member.generation, self._present(), saved=saved):
+            if leaves and may_go(member.generation, self._present(), saved=saved):
                 said.let_go = True
                 self._signals.bump()
                 self._signals.wake()  # the next round is without it

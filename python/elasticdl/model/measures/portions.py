@@ -14,7 +14,7 @@ workers than on one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -23,13 +23,25 @@ import numpy as np
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
+from elasticdl.model.measures.added import (
+    of_records,
+    refuse_added,
+    refuse_beside_divisor,
+    refuse_sums,
+)
 from elasticdl.model.measures.gaps import LEAST_RECORDS, lighter, with_gaps
 from elasticdl.model.measures.in_portions import (
     InPortions,
     NotTriedError,
-    cut_in_two,
+    num_rows,
     repeated,
     tried_in_portions,
+)
+from elasticdl.model.measures.moved_weights import (
+    OTHERS,
+    Places,
+    trial_values,
+    with_moved,
 )
 from elasticdl.model.measures.moves import Movement
 from elasticdl.model.measures.spread import draws, first_dimensions, spread
@@ -52,15 +64,6 @@ _ROUNDING_16 = 3e-2
 # what these draws do.
 _DRAWS = 4
 _DRAWN = 10.0
-# Records that come so often give as large a mean, and a sum so many times as large.
-_TIMES = 4
-_LEAST_TRIED = 8  # records
-_ADDED_ADVICE = (
-    "workers of strategy allReduce compute portions of a step and average them by "
-    "their records; let add_loss be a mean over records (tf.reduce_mean), or set "
-    "strategy: local"
-)
-
 _LATE = 1_000_000  # steps: what a loss begins with little of is whole by then
 
 
@@ -97,12 +100,13 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         *,
         moves: Callable[..., Any] = _as_is,
         late: Sequence[Any] = (),
+        moved: Places = (),
     ) -> Any:
         # Regularisers ask the scope for the values.
-        values = [(v, v.value) for v in definition.model.trainable_variables]
+        values = trial_values(definition.model, moved)
         values += [(v, v.value + tf.cast(draw, v.value.dtype)) for v in seeds]
         values += [(v, tf.cast(_LATE, v.value.dtype)) for v in late]
-        with keras.StatelessScope(values, collect_losses=True):
+        with keras.StatelessScope(values, collect_losses=True) as scope:
             out = moves(definition.call(features, training=False))
             try:
                 loss = definition.training_loss(features, labels, out)
@@ -110,10 +114,16 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
                 raise NotTriedError(error) from error
             weight = definition.loss_divisor(labels, out)
             added[:] = definition.model.losses
+            beside = [] if weight is None else of_records(scope, features)
             weight = tf.constant(-1.0) if weight is None else weight
-            return loss, weight, first_dimensions(out)
+            return loss, weight, beside, first_dimensions(out)
 
-    traced = GraphFunction(one, reduce_retracing=True)
+    def with_values(moved: Places) -> GraphFunction:
+        return GraphFunction(partial(one, moved=moved), reduce_retracing=True)
+
+    traced, moved = with_moved(
+        with_values, definition.model, lambda function: function(features, labels)[0]
+    )
     bound = _ROUNDING_16 if _is_16_bits(definition.model) else _ROUNDING
     tried = _refuse_differing(
         traced, features, labels, bound=bound, told=logging.WARNING
@@ -122,7 +132,7 @@ def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> 
         _refuse_differing(traced, *changed, bound=bound)
     if tried is not None:
         own = overrides(definition.model, "compute_loss")  # it sees the features, too
-        later = partial(one, late=_step_counts(definition.model))
+        later = partial(one, late=_step_counts(definition.model), moved=moved)
         _refuse_apart(later, features, labels, tried, bound=bound, sees_features=own)
 
 
@@ -137,7 +147,7 @@ def _refuse_apart(
 ) -> None:
     """Raise UserCodeError as `refuse_uneven`, with predictions moved apart."""
     found, counts = tried
-    dimensions = zip(*(each for _, _, each in found), strict=True)
+    dimensions = zip(*(each for *_, each in found), strict=True)
     # In the whole and in both portions: a table as an output may have as many rows.
     of_records = [each == counts for each in dimensions]
     rows = int(tf.nest.flatten(features)[0].shape[0])
@@ -190,10 +200,11 @@ def _refuse_differing(
     if tried is None:
         return None
     (whole, *parts), (rows, *counts) = tried
+    refuse_beside_divisor([one[2] for one in tried[0]], num_rows((features, labels)))
     found = [float(loss) for loss, *_ in parts]
     weights = [
         float(weight) + LEAST_WEIGHT * count if weight >= 0 else float(count)
-        for (_, weight, _), count in zip(parts, counts, strict=True)
+        for (_, weight, *_), count in zip(parts, counts, strict=True)
     ]
     expected = float(np.average(found, weights=weights))
     loss = float(whole[0])
@@ -229,52 +240,74 @@ def try_training(
     the log.
 
     Tried on one batch in training mode. Raises UserCodeError if what layers add to the
-    loss there is no mean over records.
+    loss there is no mean over records, or has another divisor than the loss.
     """
     model = definition.model
     seeds = [v.variable for v in non_trainable(model).own if is_seed(v)]
     assigned: set[int] = set()  # the places of those that a step assigns
-    others = set(range(len(variables)))  # of those that it is not known of
+    unknown = set(range(len(variables)))  # of those that it is not known of
 
-    def one(features: Any, labels: Any, draw: Any, begins: list[Any]) -> Any:
+    def one(
+        features: Any,
+        labels: Any,
+        draw: Any,
+        begins: list[Any],
+        *,
+        moved: Places,
+        other: int = 0,
+    ) -> Any:
         # Regularisers ask the scope for the values.
-        values = [(v, v.value) for v in model.trainable_variables]
+        values = trial_values(model, moved, other=other)
         # Seeds are the same for all members, so that they find the same.
         values += [(v, tf.zeros_like(v.value) + tf.cast(draw, v.dtype)) for v in seeds]
         values += zip(variables, begins, strict=True)
         with keras.StatelessScope(values, collect_losses=True) as scope:
             out = definition.call(features, training=True)
-            definition.training_loss(features, labels, out)
+            loss = definition.training_loss(features, labels, out)
+            divides = tf.constant(definition.loss_divisor(labels, out) is not None)
+            recorded = of_records(scope, features)
             added = [tf.reduce_sum(tf.cast(one, tf.float64)) for one in model.losses]
         reached = [_current(scope, v) for v in variables]
         assigned.update(
             at for at, begin in enumerate(begins) if reached[at] is not begin
         )
-        others.clear()
-        return reached, added, [tf.cast(o, tf.float64) for o in _dense(out)]
+        unknown.clear()
+        dense = [tf.cast(one, tf.float64) for one in _dense(out)]
+        return reached, added, dense, recorded, divides, loss
 
-    function = GraphFunction(one, reduce_retracing=True)
+    def with_values(moved: Places, other: int = 0) -> Callable[..., Any]:
+        with_them = partial(one, moved=moved, other=other)
+        function = GraphFunction(with_them, reduce_retracing=True)
 
-    def traced(
-        features: Any, labels: Any, draw: int = 0, begins: Sequence[Any] = ()
-    ) -> Any:
-        begins = begins or [v.value for v in variables]
-        # Of tensors, or each number were traced anew.
-        return function(
-            features, labels, tf.constant(draw), [tf.constant(x) for x in begins]
-        )
+        def traced(
+            features: Any, labels: Any, draw: int = 0, begins: Sequence[Any] = ()
+        ) -> Any:
+            begins = begins or [v.value for v in variables]
+            # Of tensors, or each number were traced anew.
+            return function(
+                features, labels, tf.constant(draw), [tf.constant(x) for x in begins]
+            )
 
+        return traced
+
+    traced, moved = with_moved(
+        with_values, model, lambda function: function(features, labels)[-1]
+    )
     tried = tried_in_portions(traced, features, labels)
     if tried is None:
-        return untried(variables, assigned | others, model)
+        return untried(variables, assigned | unknown, model)
     found, counts = tried
-    reached, added, outputs = zip(*found, strict=True)
+    reached, added, outputs, recorded, (divides, *_), _ = zip(*found, strict=True)
+    if divides:
+        refuse_beside_divisor(recorded, num_rows((features, labels)))
     bound = _ROUNDING_16 if _is_16_bits(model) else _ROUNDING
     if _is_cut(outputs, bound=bound):
-        _refuse_added(added, counts, bound=bound)
+        others = range(1, OTHERS + 1) if recorded[0] else ()
+        ways = [traced, *(with_values(moved, other) for other in others)]
+        _refuse_added(ways, features, labels, is_16_bits=_is_16_bits(model))
     else:
         if added[0]:
-            _refuse_sums(traced, features, labels)
+            refuse_sums(lambda *given: traced(*given)[1], features, labels)
         drawn = traced(features, labels, 1)[2]
         is_drawn = not _are_close(drawn, outputs[0], bound=bound)
         _tell_of_whole_batches(model, is_drawn=is_drawn)
@@ -283,49 +316,14 @@ def try_training(
 
 
 def _refuse_added(
-    added: Sequence[Sequence[Any]], counts: tuple[int, int, int], *, bound: float
+    ways: Iterable[Callable[..., Any]], features: Any, labels: Any, *, is_16_bits: bool
 ) -> None:
-    """Raise UserCodeError for an added loss that is no mean of its portions'.
-
-    Given are those of a batch and its two portions.
-    """
-    if len({len(each) for each in added}) != 1:
-        return  # which of a portion's is which of the batch's is not known
-    rows, *parts_rows = counts
-    for number, (whole, *parts) in enumerate(zip(*added, strict=True), 1):
-        mean = np.average(parts, weights=parts_rows)
-        close = np.isclose(whole, mean, rtol=bound, atol=1e-6)
-        if np.isfinite([whole, mean]).all() and not close:
-            raise UserCodeError(
-                f"loss {number} of {len(added[0])} that layers add in training "
-                f"(add_loss, regularisers) is {whole:.6g} of a batch of {rows} "
-                f"records, and {parts[0]:.6g} and {parts[1]:.6g} of its first "
-                f"{parts_rows[0]} and last {parts_rows[1]}, expected their mean, "
-                f"{mean:.6g}: {_ADDED_ADVICE}"
-            )
-
-
-def _refuse_sums(traced: Callable[..., Any], features: Any, labels: Any) -> None:
-    """Raise UserCodeError for an added loss that grows with the records.
-
-    For models that draw random numbers or look at the portion: statistics of records
-    that come several times are those of each once.
-    """
-    rows = int(tf.nest.flatten(features)[0].shape[0])
-    cut = min(rows, max(_LEAST_TRIED, rows // 3))
-    few = next(cut_in_two((features, labels), cut, rows))
-    many = repeated(few, _TIMES)
-    drawn = [traced(*few, draw)[1] for draw in range(_DRAWS)]
-    grown = traced(*many)[1]
-    for number, (large, *small) in enumerate(zip(grown, *drawn, strict=True), 1):
-        most, much = max(abs(float(one)) for one in small), abs(float(large))
-        if np.isfinite(much) and much > _TIMES / 2 * most + 1e-6:
-            raise UserCodeError(
-                f"loss {number} of {len(grown)} that layers add in training (add_loss, "
-                f"regularisers) is {much:.6g} of {cut} records that come {_TIMES} "
-                f"times each, and {most:.6g} where they come once, expected that it "
-                f"does not grow with the records: {_ADDED_ADVICE}"
-            )
+    """Raise UserCodeError if an added loss is no mean, with weights moved so or so."""
+    bound = {"bound": _ROUNDING_16} if is_16_bits else {}
+    for traced in ways:
+        tried = tried_in_portions(traced, features, labels)
+        if tried is not None:
+            refuse_added([added for _, added, *_ in tried[0]], tried[1], **bound)
 
 
 def _dense(outputs: Any) -> list[Any]:

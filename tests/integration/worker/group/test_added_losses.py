@@ -1,0 +1,90 @@
+"""Losses that layers add have to divide by what the loss beside them divides by.
+
+A portion of a step has one weight: with a mask what it leaves, without one the records.
+"""
+
+import pytest
+from elasticdl.errors import UserCodeError
+
+from tests.integration.worker.group.in_portions import Member
+from tests.integration.worker.group.test_portions import IGNORING, LOSS, WORDS
+from tests.integration.worker.matrix import BATCH, MASKED, Case, middle
+
+ADDS = """
+class Adds(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.supports_masking = True
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=shape[-1:], initializer="uniform")
+
+    def call(self, inputs, training=False):
+        if WHEN:
+            self.add_loss(0.1 * LOSS)
+        return inputs * self.scale
+
+"""
+OF_RECORDS = "keras.ops.mean(inputs ** 2)"
+OF_WEIGHTS = "keras.ops.sum(self.scale ** 2)"
+IGNORES = IGNORING.format("sum_over_batch_size")
+BY_WEIGHTS = LOSS.format("mean_with_sample_weight")
+REGULARISED = {
+    **WORDS,
+    "layers": MASKED.replace("Dense(3", 'Dense(3, activity_regularizer="l2"'),
+}
+SAID = "layers add a loss that depends on the records .*kernel_regularizer"
+
+
+def adding(added, when="training", before="", masks=False, **more):
+    text = ADDS.replace("LOSS", added).replace("WHEN", when)
+    layers = middle(f"{before}Adds()")
+    if masks:
+        layers = MASKED.replace("True),\n", f"True), {before}Adds(),\n", 1)
+        more = {**WORDS, **more}
+    return Case("added", **{**more, "before": text, "layers": layers})
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(Case("mask", **REGULARISED, feed="per word"), id="activity"),
+        pytest.param(adding(OF_RECORDS, masks=True, feed="per word"), id="mask"),
+        pytest.param(adding(OF_RECORDS, "True", masks=True, feed="per word"),
+                     id="mask, in each mode"),
+        pytest.param(adding(OF_RECORDS, masks=True, feed="per word",
+                            before="keras.layers.Dropout(0.5), "),
+                     id="mask, behind random numbers"),
+        pytest.param(adding(OF_RECORDS, loss=IGNORES), id="ignore_class"),
+        pytest.param(adding(OF_RECORDS, loss=IGNORES,
+                            before="keras.layers.BatchNormalization(), "),
+                     id="ignore_class, behind a layer that looks at the portion"),
+        pytest.param(adding(OF_RECORDS, loss=BY_WEIGHTS, feed="weighted"),
+                     id="sum of weights"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("records", [1, BATCH])
+def test_an_added_loss_of_records_is_refused_where_the_loss_divides_by_others(
+    module, data, case, records
+):
+    with pytest.raises(UserCodeError, match=SAID):
+        Member(module(case, "allReduce", records, data), data, None)
+
+
+@pytest.mark.parametrize("when", ["training", "True"])
+@pytest.mark.parametrize("records", [1, BATCH])
+def test_an_added_loss_of_weights_may_stand_beside_a_mask(module, data, when, records):
+    case = adding(OF_WEIGHTS, when, masks=True, feed="per word")
+    Member(module(case, "allReduce", records, data), data, None)
+
+
+def test_an_added_loss_that_is_always_zero_may_stand_beside_a_mask(module, data):
+    case = adding(f"0.0 * {OF_RECORDS}", masks=True, feed="per word")
+    Member(module(case, "allReduce", BATCH, data), data, None)
+
+
+def test_an_added_loss_of_records_may_stand_beside_a_loss_that_divides_by_them(
+    module, data
+):
+    case = adding(OF_RECORDS, feed="weighted", loss=LOSS.format("sum_over_batch_size"))
+    Member(module(case, "allReduce", BATCH, data), data, None)
