@@ -67,3 +67,22 @@ def test_a_begin_that_comes_after_many_newer_rounds_is_of_none_that_is_known(
         assert isinstance(newest, Begin)
         group.not_begun()
         newest = group.next(60)
+
+
+def test_a_worker_that_leaves_hears_that_it_may_go_and_copies_nothing(group) -> None:
+    """A round without it is no reason to begin as a newcomer."""
+    link = GroupLink(group, ME, "127.0.0.1:1", Measures(lambda: 0.0, lambda: 0))
+    link.told(alone(1))
+    assert group.next(60) == Begin(1)
+    group.began()
+    assert not link.report().leaves
+    link.leave(lambda: 7)
+    link.told(replace(alone(1), stays=True))
+    assert link.stays
+    assert not link.goes
+    other = GroupMember(ME + 1, "127.0.0.1:2", 2)
+    link.told(replace(alone(2), members=(other,), goes=True))
+    assert link.goes
+    said = link.report()
+    assert (said.leaves, said.version, said.round) == (True, 7, 1)
+    assert group.version is not None  # a newcomer's state would be void
