@@ -14,7 +14,12 @@ import numpy as np
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
-from elasticdl.model.measures.in_portions import cut_in_two, num_rows, repeated
+from elasticdl.model.measures.in_portions import (
+    computed,
+    cut_in_two,
+    num_rows,
+    repeated,
+)
 
 # Records that come so often give as large a mean, and a sum so many times as large.
 _TIMES = 4
@@ -25,6 +30,10 @@ _ALIKE = 1e-6
 # What sums in another order leave of a mean. A product of two means, as of experts'
 # shares, differs by less than a thousandth while all are as likely.
 _ROUNDING = 1e-4
+_ROUNDING_16 = 3e-2
+# And of numbers as large as one, or as the loss, that make up for each other.
+_LEFT = 1e-6
+_LEFT_16 = 1e-2
 _ADVICE = (
     "workers of strategy allReduce compute portions of a step and average them by "
     "their records; let add_loss be a mean over records (tf.reduce_mean), or set "
@@ -94,18 +103,21 @@ def refuse_added(
     added: Sequence[Sequence[Any]],
     counts: tuple[int, int, int],
     *,
-    bound: float = _ROUNDING,
+    loss: float,
+    is_16_bits: bool,
 ) -> None:
     """Raise UserCodeError for an added loss that is no mean of its portions'.
 
-    Given are those of a batch and its two portions; `bound`: what may be rounded.
+    Given are those of a batch and its two portions, and the whole loss of the batch.
     """
+    bound, left = (_ROUNDING_16, _LEFT_16) if is_16_bits else (_ROUNDING, _LEFT)
+    left *= max(1.0, abs(loss)) if np.isfinite(loss) else 1.0
     if len({len(each) for each in added}) != 1:
         return  # as above
     rows, *parts_rows = counts
     for number, (whole, *parts) in enumerate(zip(*added, strict=True), 1):
         mean = np.average(parts, weights=parts_rows)
-        least = bound * max(map(abs, (whole, *parts)))
+        least = bound * max(map(abs, (whole, *parts))) + left
         close = np.isclose(whole, mean, rtol=0, atol=least)
         if np.isfinite([whole, mean]).all() and not close:
             raise UserCodeError(
@@ -131,8 +143,10 @@ def refuse_sums(
     cut = min(rows, max(_LEAST_TRIED, rows // 3))
     few = next(cut_in_two((features, labels), cut, rows))
     many = repeated(few, _TIMES)
-    drawn = [added(*few, draw) for draw in range(_DRAWS)]
-    grown = added(*many, 0)
+    found = computed(added, [*((*few, draw) for draw in range(_DRAWS)), (*many, 0)])
+    if not found:
+        return
+    *drawn, grown = found
     for number, (large, *small) in enumerate(zip(grown, *drawn, strict=True), 1):
         most, much = max(abs(float(one)) for one in small), abs(float(large))
         if np.isfinite(much) and much > _TIMES / 2 * most + 1e-6:

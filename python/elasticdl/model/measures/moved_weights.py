@@ -1,6 +1,7 @@
-"""Weights of a new model, moved where all elements of a variable are equal.
+"""Values that a new model does not have yet, and may have a few steps later.
 
-Owns which variables these are, and by how much they are moved. Called by
+Owns which variables are moved for a trial, and by how much: weights whose elements are
+all equal, and counters and coefficients that begin at zero. Called by
 `model.measures.portions`, for its trials alone. Must not know what is tried; assigns
 nothing.
 
@@ -31,6 +32,9 @@ _LEAST, _MOST = 0.02, 0.2
 # sign keep it where they are as large.
 _OF_KERNEL = 0.9
 _SMALLEST = 0.01  # of a table of many rows
+# A penalty that grows with the steps begins at zero.
+_LATER_STEPS = 1000
+_LATER_SHARE = 0.1
 
 Places = Sequence[int]  # among the trainable variables
 OTHERS = 4  # ways to move all weights, each drawn anew
@@ -73,6 +77,19 @@ def trial_values(
         (v, _moved(v.value, at, other) if _moves(v, at in places, other) else v.value)
         for at, v in enumerate(model.trainable_variables)
     ]
+
+
+def later(variables: Sequence[Any]) -> list[tf.Tensor]:
+    """Return what variables that are not trained may be after some steps."""
+    return [_later(tf.convert_to_tensor(v.value)) for v in variables]
+
+
+def _later(value: tf.Tensor) -> tf.Tensor:
+    if value.dtype.is_integer:
+        return value + tf.cast(min(_LATER_STEPS, value.dtype.max // 2), value.dtype)
+    if value.dtype.is_floating:
+        return tf.where(value == 0, tf.cast(_LATER_SHARE, value.dtype), value)
+    return value
 
 
 def _moves(variable: Any, is_constant: bool, other: int) -> bool:

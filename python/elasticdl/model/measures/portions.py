@@ -14,7 +14,7 @@ workers than on one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -40,6 +40,7 @@ from elasticdl.model.measures.in_portions import (
 from elasticdl.model.measures.moved_weights import (
     OTHERS,
     Places,
+    later,
     trial_values,
     with_moved,
 )
@@ -297,17 +298,16 @@ def try_training(
     if tried is None:
         return untried(variables, assigned | unknown, model)
     found, counts = tried
-    reached, added, outputs, recorded, (divides, *_), _ = zip(*found, strict=True)
-    if divides:
-        refuse_beside_divisor(recorded, num_rows((features, labels)))
+    reached, added, outputs, recorded, *_ = zip(*found, strict=True)
     bound = _ROUNDING_16 if _is_16_bits(model) else _ROUNDING
-    if _is_cut(outputs, bound=bound):
-        others = range(1, OTHERS + 1) if recorded[0] else ()
-        ways = [traced, *(with_values(moved, other) for other in others)]
-        _refuse_added(ways, features, labels, is_16_bits=_is_16_bits(model))
-    else:
-        if added[0]:
-            refuse_sums(lambda *given: traced(*given)[1], features, labels)
+    is_cut = _is_cut(outputs, bound=bound)
+    ways = [traced] if added[0] else []
+    if recorded[0]:
+        others = (with_values(moved, other) for other in range(1, OTHERS + 1))
+        ways += [partial(other, begins=later(variables)) for other in others]
+    for way in ways:
+        _refuse_added(way, features, labels, is_cut, is_16_bits=_is_16_bits(model))
+    if not is_cut:
         drawn = traced(features, labels, 1)[2]
         is_drawn = not _are_close(drawn, outputs[0], bound=bound)
         _tell_of_whole_batches(model, is_drawn=is_drawn)
@@ -316,14 +316,28 @@ def try_training(
 
 
 def _refuse_added(
-    ways: Iterable[Callable[..., Any]], features: Any, labels: Any, *, is_16_bits: bool
+    traced: Callable[..., Any],
+    features: Any,
+    labels: Any,
+    is_cut: bool,
+    *,
+    is_16_bits: bool,
 ) -> None:
-    """Raise UserCodeError if an added loss is no mean, with weights moved so or so."""
-    bound = {"bound": _ROUNDING_16} if is_16_bits else {}
-    for traced in ways:
-        tried = tried_in_portions(traced, features, labels)
-        if tried is not None:
-            refuse_added([added for _, added, *_ in tried[0]], tried[1], **bound)
+    """Raise UserCodeError if what layers add to the loss is not that of portions.
+
+    `is_cut`: portions give the rows that the batch gives.
+    """
+    tried = tried_in_portions(traced, features, labels)
+    if tried is None:
+        return
+    found, counts = tried
+    _, added, _, recorded, divides, losses = zip(*found, strict=True)
+    if divides[0]:
+        refuse_beside_divisor(recorded, num_rows((features, labels)))
+    if is_cut:
+        refuse_added(added, counts, loss=float(losses[0]), is_16_bits=is_16_bits)
+    else:
+        refuse_sums(lambda *given: traced(*given)[1], features, labels)
 
 
 def _dense(outputs: Any) -> list[Any]:

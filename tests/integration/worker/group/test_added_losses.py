@@ -88,3 +88,46 @@ def test_an_added_loss_of_records_may_stand_beside_a_loss_that_divides_by_them(
 ):
     case = adding(OF_RECORDS, feed="weighted", loss=LOSS.format("sum_over_batch_size"))
     Member(module(case, "allReduce", BATCH, data), data, None)
+
+
+GROWS = """
+class Grows(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.supports_masking = True
+
+    def build(self, shape):
+        self.steps = self.add_weight(
+            shape=(), dtype=KIND, initializer="zeros", trainable=False)
+
+    def call(self, inputs, training=False):
+        if training:
+            self.steps.assign_add(1)
+            share = 0.001 * keras.ops.cast(self.steps, "float32")
+            self.add_loss(share * LOSS)
+        return inputs
+
+"""
+
+
+@pytest.mark.parametrize("kind", ["int32", "float32"])
+@pytest.mark.parametrize("mask", [True, False])
+def test_an_added_loss_that_grows_with_the_steps_is_tried_as_it_is_later(
+    module, data, kind, mask
+):
+    loss = OF_RECORDS if mask else "keras.ops.sum(inputs ** 2)"
+    text = GROWS.replace("KIND", repr(kind)).replace("LOSS", loss)
+    more, layers = {}, middle("Grows()")
+    if mask:
+        more = {**WORDS, "feed": "per word"}
+        layers = MASKED.replace("True),\n", "True), Grows(),\n", 1)
+    case = Case("grows", **{**more, "before": text, "layers": layers})
+    said = SAID if mask else "expected their mean"
+    with pytest.raises(UserCodeError, match=said):
+        Member(module(case, "allReduce", BATCH, data), data, None)
+
+
+def test_a_mean_that_makes_up_for_a_constant_but_for_rounding_is_a_mean(module, data):
+    """What a softmax of a new model lacks of the largest entropy, say."""
+    case = adding("(1.3862944 + 1e-7 * keras.ops.mean(inputs) - 1.3862944)")
+    Member(module(case, "allReduce", BATCH, data), data, None)
