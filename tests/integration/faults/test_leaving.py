@@ -8,10 +8,11 @@ from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.testing.claims import check_whole
 
 
-def test_a_worker_that_is_terminated_or_drained_hands_its_task_back(job):
-    # Tasks of many steps: whoever leaves is in the middle of one.
+def test_a_worker_that_is_terminated_or_drained_hands_its_task_back(job, unhurried):
+    # Tasks of many steps that take a while: whoever leaves is in the middle of one.
     one = job(
         "leaving",
+        model=unhurried(0.01, training_alone=True),
         training={"epochs": 10_000, "batchSize": 8, "batchesPerTask": 60},
         worker={"replicas": 2},
     )

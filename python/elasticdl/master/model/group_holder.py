@@ -59,7 +59,6 @@ class _Said:
     report: GroupReport
     broken_at: float = 0.0
     level_in: int = 0  # the last round in which it had the state
-    let_go: bool = False  # it leaves, and was told that it may
 
 
 class GroupHolder(ModelHolder):
@@ -76,6 +75,7 @@ class GroupHolder(ModelHolder):
         self._leading = Leading()
         super().__init__(around, self._leading)
         self._said: dict[int, _Said] = {}  # by number
+        self._free: set[int] = set()  # those that leave, and were told that they may
         self._formed: Formed | None = None
         self._order: GroupRound | None = None
         self._index: dict[int, int] = {}  # of each member of the round
@@ -245,6 +245,7 @@ class GroupHolder(ModelHolder):
     def left(self, member: Member) -> None:
         """Abort the checkpoint of a leader; the next round is without the member."""
         self._said.pop(member.generation, None)
+        self._free.discard(member.generation)
         if self._index.get(member.generation) == self._leading.leader:
             self._keeper.abort()
         self._signals.wake()
@@ -342,8 +343,7 @@ class GroupHolder(ModelHolder):
         return member.drain or (said is not None and said.report.leaves)
 
     def _may_go(self, member: Member) -> bool:
-        said = self._said.get(member.generation)
-        return self.is_over or (said is not None and said.let_go)
+        return self.is_over or member.generation in self._free
 
     def _is_last(self, member: Member) -> bool:
         """Whether a member that leaves has what nobody else has who will be there."""
@@ -371,10 +371,10 @@ class GroupHolder(ModelHolder):
         """Let members go that say that they leave, one after the other."""
         for member in self._there():
             said = self._said[member.generation]
-            leaves = said.report.leaves and not said.let_go
+            leaves = said.report.leaves and not self._may_go(member)
             saved = self._is_saved(said.report.version)
             if leaves and may_go(member.generation, self._present(), saved=saved):
-                said.let_go = True
+                self._free.add(member.generation)
                 self._signals.bump()
                 self._signals.wake()  # the next round is without it
 

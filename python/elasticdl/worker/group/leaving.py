@@ -29,7 +29,7 @@ class Leaving:
         version: Callable[[], int],
         most_seconds: float,
     ) -> None:
-        """Say it.
+        """Say that it leaves.
 
         Args:
             group: The group that it leaves.
