@@ -63,7 +63,7 @@ def adding(added, when="training", before="", masks=False, **more):
                      id="sum of weights"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("records", [1, BATCH])
+@pytest.mark.parametrize("records", [BATCH, pytest.param(1, marks=pytest.mark.soak)])
 def test_an_added_loss_of_records_is_refused_where_the_loss_divides_by_others(
     module, data, case, records
 ):
