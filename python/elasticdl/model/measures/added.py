@@ -104,11 +104,13 @@ def refuse_added(
     counts: tuple[int, int, int],
     *,
     loss: float,
+    drawn: Sequence[bool],
     is_16_bits: bool,
 ) -> None:
     """Raise UserCodeError for an added loss that is no mean of its portions'.
 
-    Given are those of a batch and its two portions, and the whole loss of the batch.
+    Given are those of a batch and its two portions, the whole loss of the batch, and
+    which depend on random numbers: portions draw others than the batch does.
     """
     bound, left = (_ROUNDING_16, _LEFT_16) if is_16_bits else (_ROUNDING, _LEFT)
     left *= max(1.0, abs(loss)) if np.isfinite(loss) else 1.0
@@ -119,7 +121,9 @@ def refuse_added(
         mean = np.average(parts, weights=parts_rows)
         least = bound * max(map(abs, (whole, *parts))) + left
         close = np.isclose(whole, mean, rtol=0, atol=least)
-        if np.isfinite([whole, mean]).all() and not close:
+        if drawn[number - 1] or not np.isfinite([whole, mean]).all():
+            continue
+        if not close:
             raise UserCodeError(
                 f"loss {number} of {len(added[0])} that layers add in training "
                 f"(add_loss, regularisers) is {whole:.6g} of a batch of {rows} "
@@ -127,6 +131,18 @@ def refuse_added(
                 f"{parts_rows[0]} and last {parts_rows[1]}, expected their mean, "
                 f"{mean:.6g}: {_ADVICE}"
             )
+
+
+def of_draws(
+    added: Callable[..., Sequence[Any]], features: Any, labels: Any
+) -> list[bool]:
+    """Return of each added loss whether it depends on random numbers.
+
+    `added`: as of `refuse_sums`.
+    """
+    found = computed(added, [(features, labels, draw) for draw in range(_DRAWS)])
+    losses = np.asarray(found, np.float64).T  # a row for each
+    return [bool(np.ptp(one) > _ALIKE * np.max(np.abs(one))) for one in losses]
 
 
 def refuse_sums(
@@ -143,16 +159,18 @@ def refuse_sums(
     cut = min(rows, max(_LEAST_TRIED, rows // 3))
     few = next(cut_in_two((features, labels), cut, rows))
     many = repeated(few, _TIMES)
-    found = computed(added, [*((*few, draw) for draw in range(_DRAWS)), (*many, 0)])
+    draws = range(_DRAWS)
+    found = computed(added, [(*batch, n) for batch in (few, many) for n in draws])
     if not found:
         return
-    *drawn, grown = found
-    for number, (large, *small) in enumerate(zip(grown, *drawn, strict=True), 1):
-        most, much = max(abs(float(one)) for one in small), abs(float(large))
+    for number, each in enumerate(zip(*found, strict=True), 1):
+        sizes = [abs(float(one)) for one in each]
+        # Some rare event may be in none of the few records, and in one draw of many.
+        most, much = max(sizes[:_DRAWS]), min(sizes[_DRAWS:])
         if np.isfinite(much) and much > _TIMES / 2 * most + 1e-6:
             raise UserCodeError(
-                f"loss {number} of {len(grown)} that layers add in training (add_loss, "
-                f"regularisers) is {much:.6g} of {cut} records that come {_TIMES} "
-                f"times each, and {most:.6g} where they come once, expected that it "
-                f"does not grow with the records: {_ADVICE}"
+                f"loss {number} of {len(found[0])} that layers add in training "
+                f"(add_loss, regularisers) is {much:.6g} of {cut} records that come "
+                f"{_TIMES} times each, and {most:.6g} where they come once, expected "
+                f"that it does not grow with the records: {_ADVICE}"
             )

@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.added import (
+    of_draws,
     of_records,
     refuse_added,
     refuse_beside_divisor,
@@ -334,10 +335,16 @@ def _refuse_added(
     _, added, _, recorded, divides, losses = zip(*found, strict=True)
     if divides[0]:
         refuse_beside_divisor(recorded, num_rows((features, labels)))
-    if is_cut:
-        refuse_added(added, counts, loss=float(losses[0]), is_16_bits=is_16_bits)
-    else:
-        refuse_sums(lambda *given: traced(*given)[1], features, labels)
+
+    def adds(*given: Any) -> Any:
+        return traced(*given)[1]
+
+    drawn = of_draws(adds, features, labels) if is_cut else []
+    if drawn:
+        loss = float(losses[0])
+        refuse_added(added, counts, loss=loss, drawn=drawn, is_16_bits=is_16_bits)
+    if not drawn or any(drawn):
+        refuse_sums(adds, features, labels)
 
 
 def _dense(outputs: Any) -> list[Any]:

@@ -3,6 +3,8 @@
 A portion of a step has one weight: with a mask what it leaves, without one the records.
 """
 
+from dataclasses import replace
+
 import pytest
 from elasticdl.errors import UserCodeError
 
@@ -131,3 +133,34 @@ def test_a_mean_that_makes_up_for_a_constant_but_for_rounding_is_a_mean(module, 
     """What a softmax of a new model lacks of the largest entropy, say."""
     case = adding("(1.3862944 + 1e-7 * keras.ops.mean(inputs) - 1.3862944)")
     Member(module(case, "allReduce", BATCH, data), data, None)
+
+
+NOISE = "keras.random.normal(keras.ops.shape(inputs), seed=self.seeds)"
+EVENTS = "keras.random.uniform(keras.ops.shape(inputs)[:1], seed=self.seeds) < 0.05"
+
+
+@pytest.mark.parametrize("before", ["", "keras.layers.Dropout(0.1), "])
+@pytest.mark.parametrize(
+    "added",
+    [f"keras.ops.mean(({NOISE} + inputs) ** 2)",
+     f"keras.ops.mean(keras.ops.where({EVENTS}, 1.0, 0.0) * inputs[:, 0] ** 2)"],
+    ids=["noise", "rare events"],
+)  # fmt: skip
+def test_a_mean_of_random_numbers_is_a_mean_though_portions_draw_others(
+    module, data, added, before
+):
+    case = adding(added, before=before)
+    seeds = "        self.seeds = keras.random.SeedGenerator(3)\n"
+    text = case.before.replace("True\n\n", "True\n" + seeds + "\n", 1)
+    Member(module(replace(case, before=text), "allReduce", BATCH, data), data, None)
+
+
+def test_a_sum_of_random_numbers_is_refused_where_no_output_depends_on_them(
+    module, data
+):
+    case = adding(f"keras.ops.sum(({NOISE} + inputs) ** 2)")
+    seeds = "        self.seeds = keras.random.SeedGenerator(3)\n"
+    text = case.before.replace("True\n\n", "True\n" + seeds + "\n", 1)
+    made = module(replace(case, before=text), "allReduce", BATCH, data)
+    with pytest.raises(UserCodeError, match="does not grow with the records"):
+        Member(made, data, None)
