@@ -99,50 +99,61 @@ def refuse_beside_divisor(added: Sequence[Sequence[Any]], rows: int) -> None:
         )
 
 
-def refuse_added(
+def refuse_uneven_added(
     added: Sequence[Sequence[Any]],
     counts: tuple[int, int, int],
+    again: Callable[[], Sequence[Sequence[Any]]],
     *,
     loss: float,
-    drawn: Sequence[bool],
     is_16_bits: bool,
-) -> None:
+) -> bool:
     """Raise UserCodeError for an added loss that is no mean of its portions'.
 
-    Given are those of a batch and its two portions, the whole loss of the batch, and
-    which depend on random numbers: portions draw others than the batch does.
+    Returns whether one is uneven because of its random numbers: portions draw others
+    than the batch does.
+
+    Args:
+        added: What layers add, of a batch and of its two portions.
+        counts: Their records.
+        again: Gives what layers add of the batch with other random numbers, several
+            times; asked if something is uneven.
+        loss: The whole loss of the batch.
+        is_16_bits: The model computes in 16 bits.
     """
     bound, left = (_ROUNDING_16, _LEFT_16) if is_16_bits else (_ROUNDING, _LEFT)
     left *= max(1.0, abs(loss)) if np.isfinite(loss) else 1.0
     if len({len(each) for each in added}) != 1:
-        return  # as above
+        return False  # as above
     rows, *parts_rows = counts
-    for number, (whole, *parts) in enumerate(zip(*added, strict=True), 1):
+    uneven = []
+    for number, each in enumerate(zip(*added, strict=True)):
+        whole, *parts = each
         mean = np.average(parts, weights=parts_rows)
-        least = bound * max(map(abs, (whole, *parts))) + left
-        close = np.isclose(whole, mean, rtol=0, atol=least)
-        if drawn[number - 1] or not np.isfinite([whole, mean]).all():
+        least = bound * np.max(np.abs(each)) + left
+        if np.isfinite(each).all() and abs(whole - mean) > least:
+            uneven.append((number, whole, parts, mean))
+    drawn = np.asarray(again() if uneven else [], np.float64)
+    for number, whole, parts, mean in uneven:
+        if len(drawn) and np.ptp(drawn[:, number]) > _ALIKE * abs(whole):
             continue
-        if not close:
-            raise UserCodeError(
-                f"loss {number} of {len(added[0])} that layers add in training "
-                f"(add_loss, regularisers) is {whole:.6g} of a batch of {rows} "
-                f"records, and {parts[0]:.6g} and {parts[1]:.6g} of its first "
-                f"{parts_rows[0]} and last {parts_rows[1]}, expected their mean, "
-                f"{mean:.6g}: {_ADVICE}"
-            )
+        raise UserCodeError(
+            f"loss {number + 1} of {len(added[0])} that layers add in training "
+            f"(add_loss, regularisers) is {whole:.6g} of a batch of {rows} "
+            f"records, and {parts[0]:.6g} and {parts[1]:.6g} of its first "
+            f"{parts_rows[0]} and last {parts_rows[1]}, expected their mean, "
+            f"{mean:.6g}: {_ADVICE}"
+        )
+    return bool(uneven)
 
 
-def of_draws(
+def drawn_again(
     added: Callable[..., Sequence[Any]], features: Any, labels: Any
-) -> list[bool]:
-    """Return of each added loss whether it depends on random numbers.
+) -> list[Any]:
+    """Return what layers add of a batch, several times with other random numbers.
 
-    `added`: as of `refuse_sums`.
+    `added`: gives it, of (features, labels, number of a draw).
     """
-    found = computed(added, [(features, labels, draw) for draw in range(_DRAWS)])
-    losses = np.asarray(found, np.float64).T  # a row for each
-    return [bool(np.ptp(one) > _ALIKE * np.max(np.abs(one))) for one in losses]
+    return computed(added, [(features, labels, draw) for draw in range(_DRAWS)])
 
 
 def refuse_sums(
@@ -153,23 +164,21 @@ def refuse_sums(
     For models that draw random numbers or look at the portion: statistics of records
     that come several times are those of each once.
 
-    `added`: gives what layers add, of (features, labels, number of a draw).
+    `added`: as of `drawn_again`.
     """
     rows = num_rows((features, labels))
     cut = min(rows, max(_LEAST_TRIED, rows // 3))
     few = next(cut_in_two((features, labels), cut, rows))
     many = repeated(few, _TIMES)
-    draws = range(_DRAWS)
-    found = computed(added, [(*batch, n) for batch in (few, many) for n in draws])
-    if not found:
+    once, often = drawn_again(added, *few), drawn_again(added, *many)
+    if not (once and often):
         return
-    for number, each in enumerate(zip(*found, strict=True), 1):
-        sizes = [abs(float(one)) for one in each]
-        # Some rare event may be in none of the few records, and in one draw of many.
-        most, much = max(sizes[:_DRAWS]), min(sizes[_DRAWS:])
+    # Some rare event may be in none of the few records, and in one draw of many.
+    sizes = np.max(np.abs(once), axis=0), np.min(np.abs(often), axis=0)
+    for number, (most, much) in enumerate(zip(*sizes, strict=True), 1):
         if np.isfinite(much) and much > _TIMES / 2 * most + 1e-6:
             raise UserCodeError(
-                f"loss {number} of {len(found[0])} that layers add in training "
+                f"loss {number} of {len(once[0])} that layers add in training "
                 f"(add_loss, regularisers) is {much:.6g} of {cut} records that come "
                 f"{_TIMES} times each, and {most:.6g} where they come once, expected "
                 f"that it does not grow with the records: {_ADVICE}"

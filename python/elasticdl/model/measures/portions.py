@@ -24,11 +24,11 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.added import (
-    of_draws,
+    drawn_again,
     of_records,
-    refuse_added,
     refuse_beside_divisor,
     refuse_sums,
+    refuse_uneven_added,
 )
 from elasticdl.model.measures.gaps import LEAST_RECORDS, lighter, with_gaps
 from elasticdl.model.measures.in_portions import (
@@ -299,52 +299,55 @@ def try_training(
     if tried is None:
         return untried(variables, assigned | unknown, model)
     found, counts = tried
-    reached, added, outputs, recorded, *_ = zip(*found, strict=True)
+    reached, _, outputs, recorded, *_ = zip(*found, strict=True)
     bound = _ROUNDING_16 if _is_16_bits(model) else _ROUNDING
     is_cut = _is_cut(outputs, bound=bound)
-    ways = [traced] if added[0] else []
-    if recorded[0]:
-        others = (with_values(moved, other) for other in range(1, OTHERS + 1))
-        ways += [partial(other, begins=later(variables)) for other in others]
-    for way in ways:
-        _refuse_added(way, features, labels, is_cut, is_16_bits=_is_16_bits(model))
+    batch, rules = (features, labels), (is_cut, _is_16_bits(model))
+    _refuse_added(traced, tried, batch, *rules)
+    for other in range(1, OTHERS + 1) if recorded[0] else ():
+        way = partial(with_values(moved, other), begins=later(variables))
+        _refuse_added(way, tried_in_portions(way, *batch), batch, *rules)
     if not is_cut:
         drawn = traced(features, labels, 1)[2]
         is_drawn = not _are_close(drawn, outputs[0], bound=bound)
         _tell_of_whole_batches(model, is_drawn=is_drawn)
-    trial = StateTrial(variables, traced, (features, labels), reached, counts)
+    trial = StateTrial(variables, traced, batch, reached, counts)
     return trial.movements(assigned, model)
 
 
 def _refuse_added(
     traced: Callable[..., Any],
-    features: Any,
-    labels: Any,
+    tried: InPortions | None,
+    batch: tuple[Any, Any],
     is_cut: bool,
-    *,
     is_16_bits: bool,
 ) -> None:
     """Raise UserCodeError if what layers add to the loss is not that of portions.
 
-    `is_cut`: portions give the rows that the batch gives.
+    Args:
+        traced: What was tried.
+        tried: What it gave; None if it could not be.
+        batch: Features and labels.
+        is_cut: Portions give the rows that the batch gives.
+        is_16_bits: The model computes in 16 bits.
     """
-    tried = tried_in_portions(traced, features, labels)
     if tried is None:
         return
     found, counts = tried
     _, added, _, recorded, divides, losses = zip(*found, strict=True)
+    if not added[0]:
+        return
     if divides[0]:
-        refuse_beside_divisor(recorded, num_rows((features, labels)))
+        refuse_beside_divisor(recorded, num_rows(batch))
 
     def adds(*given: Any) -> Any:
         return traced(*given)[1]
 
-    drawn = of_draws(adds, features, labels) if is_cut else []
-    if drawn:
-        loss = float(losses[0])
-        refuse_added(added, counts, loss=loss, drawn=drawn, is_16_bits=is_16_bits)
-    if not drawn or any(drawn):
-        refuse_sums(adds, features, labels)
+    again = partial(drawn_again, adds, *batch)
+    if not is_cut or refuse_uneven_added(
+        added, counts, again, loss=float(losses[0]), is_16_bits=is_16_bits
+    ):
+        refuse_sums(adds, *batch)
 
 
 def _dense(outputs: Any) -> list[Any]:

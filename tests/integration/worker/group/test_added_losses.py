@@ -139,6 +139,13 @@ NOISE = "keras.random.normal(keras.ops.shape(inputs), seed=self.seeds)"
 EVENTS = "keras.random.uniform(keras.ops.shape(inputs)[:1], seed=self.seeds) < 0.05"
 
 
+def seeded(case):
+    seeds = "        self.seeds = keras.random.SeedGenerator(3)\n"
+    text = case.before.replace("True\n\n", f"True\n{seeds}\n", 1)
+    assert text != case.before
+    return replace(case, before=text)
+
+
 @pytest.mark.parametrize("before", ["", "keras.layers.Dropout(0.1), "])
 @pytest.mark.parametrize(
     "added",
@@ -149,18 +156,14 @@ EVENTS = "keras.random.uniform(keras.ops.shape(inputs)[:1], seed=self.seeds) < 0
 def test_a_mean_of_random_numbers_is_a_mean_though_portions_draw_others(
     module, data, added, before
 ):
-    case = adding(added, before=before)
-    seeds = "        self.seeds = keras.random.SeedGenerator(3)\n"
-    text = case.before.replace("True\n\n", "True\n" + seeds + "\n", 1)
-    Member(module(replace(case, before=text), "allReduce", BATCH, data), data, None)
+    case = seeded(adding(added, before=before))
+    Member(module(case, "allReduce", BATCH, data), data, None)
 
 
 def test_a_sum_of_random_numbers_is_refused_where_no_output_depends_on_them(
     module, data
 ):
-    case = adding(f"keras.ops.sum(({NOISE} + inputs) ** 2)")
-    seeds = "        self.seeds = keras.random.SeedGenerator(3)\n"
-    text = case.before.replace("True\n\n", "True\n" + seeds + "\n", 1)
-    made = module(replace(case, before=text), "allReduce", BATCH, data)
+    case = seeded(adding(f"keras.ops.sum(({NOISE} + inputs) ** 2)"))
+    made = module(case, "allReduce", BATCH, data)
     with pytest.raises(UserCodeError, match="does not grow with the records"):
         Member(made, data, None)
