@@ -24,7 +24,10 @@ from elasticdl.model.measures.in_portions import (
 # Records that come so often give as large a mean, and a sum so many times as large.
 _TIMES = 4
 _LEAST_TRIED = 8  # records
-_DRAWS = 4  # so often random numbers are drawn
+# What depends on random numbers is drawn so often again, and may be apart from what
+# portions make by so many times as these draws are from each other.
+DRAWS = 4
+DRAWN = 10.0
 # What follows from weights alone is computed alike for all portions.
 _ALIKE = 1e-6
 # What sums in another order leave of a mean. A product of two means, as of experts'
@@ -134,7 +137,7 @@ def refuse_uneven_added(
             uneven.append((number, whole, parts, mean))
     drawn = np.asarray(again() if uneven else [], np.float64)
     for number, whole, parts, mean in uneven:
-        if len(drawn) and np.ptp(drawn[:, number]) > _ALIKE * abs(whole):
+        if len(drawn) and abs(whole - mean) <= DRAWN * np.ptp(drawn[:, number]):
             continue
         raise UserCodeError(
             f"loss {number + 1} of {len(added[0])} that layers add in training "
@@ -153,7 +156,7 @@ def drawn_again(
 
     `added`: gives it, of (features, labels, number of a draw).
     """
-    return computed(added, [(features, labels, draw) for draw in range(_DRAWS)])
+    return computed(added, [(features, labels, draw) for draw in range(DRAWS)])
 
 
 def refuse_sums(

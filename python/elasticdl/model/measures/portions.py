@@ -24,6 +24,8 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.added import (
+    DRAWN,
+    DRAWS,
     drawn_again,
     of_records,
     refuse_beside_divisor,
@@ -62,10 +64,6 @@ LEAST_WEIGHT = 1e-6
 # What sums in another order, and 16 bits, leave of an equal loss.
 _ROUNDING = 1e-3
 _ROUNDING_16 = 3e-2
-# A loss with random numbers is drawn so often again, and may differ by so many times
-# what these draws do.
-_DRAWS = 4
-_DRAWN = 10.0
 _LATE = 1_000_000  # steps: what a loss begins with little of is whole by then
 
 
@@ -216,8 +214,8 @@ def _refuse_differing(
     is_number = np.isfinite([loss, expected]).all()
     if not is_number or np.isclose(loss, expected, rtol=bound, atol=least):
         return tried
-    again = [float(traced(features, labels, tf.constant(n))[0]) for n in range(_DRAWS)]
-    least += _DRAWN * (max(again) - min(again))
+    again = [float(traced(features, labels, tf.constant(n))[0]) for n in range(DRAWS)]
+    least += DRAWN * (max(again) - min(again))
     if not np.isfinite(least) or np.isclose(loss, expected, rtol=bound, atol=least):
         return tried
     raise UserCodeError(

@@ -167,3 +167,11 @@ def test_a_sum_of_random_numbers_is_refused_where_no_output_depends_on_them(
     made = module(case, "allReduce", BATCH, data)
     with pytest.raises(UserCodeError, match="does not grow with the records"):
         Member(made, data, None)
+
+
+def test_random_numbers_of_a_thousandth_excuse_no_square_of_a_mean(module, data):
+    share = "keras.random.uniform((), 0.999, 1.001, seed=self.seeds)"
+    loss = f"keras.ops.sum(keras.ops.mean(inputs, 0) ** 2) * {share}"
+    made = module(seeded(adding(loss)), "allReduce", BATCH, data)
+    with pytest.raises(UserCodeError, match="expected their mean"):
+        Member(made, data, None)
