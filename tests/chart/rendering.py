@@ -7,6 +7,8 @@ from pathlib import Path
 import helm_python as helm
 import yaml
 
+# libyaml's parser: the one in Python takes as long as Helm needs to render.
+LOADER = yaml.CSafeLoader
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "elasticdl"
 JOBS = sorted((ROOT / "values").glob("*.yaml"))
@@ -68,7 +70,7 @@ def objects(values=None, **names):
     for name, text in render(values, **names).items():
         if name == "NOTES.txt":
             continue
-        for document in yaml.safe_load_all(text):
+        for document in yaml.load_all(text, LOADER):
             if document:
                 key = document["kind"], document["metadata"]["name"]
                 assert key not in found, f"{key} is made twice"
@@ -84,7 +86,7 @@ def of_kind(found, kind):
 
 def config_map(found):
     return {
-        key: yaml.safe_load(text)
+        key: yaml.load(text, LOADER)
         for key, text in of_kind(found, "ConfigMap")["data"].items()
     }
 

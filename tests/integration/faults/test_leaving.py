@@ -57,7 +57,7 @@ def test_a_worker_that_is_terminated_or_drained_hands_its_task_back(job, unhurri
     assert len(ended) >= 1
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_members_that_all_leave_at_once_lose_no_step(job, unhurried, replicas):
     """Nobody is left who could hand the model on: a checkpoint does."""
     one = job(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.planner.properties import check
 
-SEEDS = 300
+SEEDS = 150
 _AT_ONCE = 25
 
 

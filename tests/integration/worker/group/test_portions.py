@@ -155,7 +155,7 @@ EQUAL = [
          job={"training": {"classWeight": {0: 1.0, 2: 4.0}}}),
     Case("mask, mean by sample weights", **WORDS, feed="per word weighted",
          loss=LOSS.format("mean_with_sample_weight")),
-    *(Case(f"ignore_class, {kind}, {feed}", **words, feed=feed,
+    *(Case(f"ignore_class, {kind}, {feed}, {reduction}", **words, feed=feed,
            loss=IGNORING.format(reduction))
       for kind, words in (("no mask", PLAIN_WORDS), ("mask", WORDS))
       for feed, reduction in (
@@ -182,9 +182,11 @@ MORE = {
     "mask, regulariser",
     "mask with Adam(0.05)",
     "mask with SGD(0.1, global_clipnorm=0.1)",
-    "ignore_class, no mask, words without labels",
-    "ignore_class, mask, words without labels",
-    "ignore_class, no mask, words without labels weighted",
+    "ignore_class, no mask, words without labels, sum_over_batch_size",
+    "ignore_class, mask, words without labels, sum_over_batch_size",
+    "ignore_class, no mask, words without labels weighted, sum_over_batch_size",
+    "ignore_class, no mask, words without labels weighted, mean_with_sample_weight",
+    "ignore_class, mask, words without labels weighted, sum_over_batch_size",
     "mean by class weights",
 }
 RANDOM = """
@@ -244,7 +246,7 @@ def test_portions_train_what_all_records_at_once_train(module, data, case):
     initial = local.model.get_weights()
     members = [
         Member(module(case, "allReduce", portion, data), data, initial)
-        for portion in (2, 2, 3)
+        for portion in (2, 3)
     ]
     if case.summed:  # a member adds the rows of an id up (docs/allreduce.md)
         apply = local.optimizer.apply
