@@ -31,17 +31,16 @@ from elasticdl.collective.buffers import (
     StaleError,
     Values,
 )
+from elasticdl.collective.collective import Order
 from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.entering import Entering, Entrant
 from elasticdl.collective.links import Door, Listener
 from elasticdl.collective.listening import Listening, Newcomer, Sponsor
 from elasticdl.collective.messages import (
-    Acknowledge,
     Action,
     Add,
     Apply,
     Begin,
-    Broken,
     Compute,
     Entered,
     Follow,
@@ -53,7 +52,6 @@ from elasticdl.collective.messages import (
     Round,
     Send,
     Snapshot,
-    Stateless,
     Take,
 )
 from elasticdl.collective.protocol import Participant
@@ -62,8 +60,6 @@ from elasticdl.collective.sponsoring import Sponsoring, Standpoint
 from elasticdl.errors import RpcError
 
 log = logging.getLogger(__name__)
-
-Order = Compute | Apply | Follow | Take | Begin | Acknowledge | Broken | Stateless
 
 
 class Member(Protocol):

@@ -14,6 +14,7 @@ from elasticdl.testing.claims import check_whole
 # Up to seven starts of a worker in a test, beside other tests.
 pytestmark = pytest.mark.timeout(400)
 
+ONE = {"replicas": 1}
 LONG = {"epochs": 10_000, "batchSize": 16, "batchesPerTask": 4}
 
 
@@ -50,7 +51,7 @@ def at_work(one, number):
     )
 
 
-def lose(one, *names, how=signal.SIGKILL):
+def lose(one, *names, how=signal.SIGKILL, steps=20):
     """Signal these replicas; wait until the rest makes steps without them."""
     for name in names:
         one.handle.kill(name, how)
@@ -58,7 +59,7 @@ def lose(one, *names, how=signal.SIGKILL):
         lambda s: s.group and s.group.level and not {*names} & {*s.group.members},
         f"a round without {names}",
     )
-    one.wait_for_step(status.progress.version + 20)
+    one.wait_for_step(status.progress.version + steps)
     return status
 
 
@@ -354,10 +355,13 @@ def test_an_elastic_step_has_a_batch_of_each_member_that_makes_it(job):
 
 
 @pytest.mark.soak
-def test_a_group_begins_with_a_checkpoint_of_parameter_servers_and_they_with_its(
-    job, tmp_path
+@pytest.mark.parametrize(
+    "other", [{"strategy": "parameterServer"}, {"strategy": "local", "worker": ONE}]
+)
+def test_a_group_begins_with_a_checkpoint_of_another_strategy_and_that_with_its(
+    job, other
 ):
-    first = job("of-ps", training={"epochs": 3})
+    first = job("of-other", training={"epochs": 3}, **other)
     first_report = first.finish()
     kept = first.job_dir.checkpoints_dir
     version = first_report.version
@@ -368,29 +372,56 @@ def test_a_group_begins_with_a_checkpoint_of_parameter_servers_and_they_with_its
     assert report.version > version
     assert one.audit().once
     back = job(
-        "of-ps-again",
+        "of-other-again",
         training={"epochs": 1},
+        **other,
         checkpoint={"initFrom": str(one.job_dir.checkpoints_dir)},
     )
     assert back.finish().version > report.version
 
 
+def killed(one):
+    lose(one, together(one, 4).group.members[0], steps=5)
+    lose(one, together(one, 3).group.members[1], steps=5)
+
+
+def preempted_and_grown(one):
+    together(one, 4)
+    for members in (1, 4):
+        one.handle.set_capacity(members)
+        version = together(one, members).progress.version
+        one.wait_for_step(version + 5)
+
+
 @pytest.mark.soak
-def test_a_run_with_losses_ends_with_the_weights_of_an_undisturbed_one(job):
-    same = {"epochs": 100, "batchSize": 16, "batchesPerTask": 4, "globalBatchSize": 48}
-    calm = group(job, "calm", replicas=1, training=same)
-    calm_report = calm.finish()
-    one = group(job, "disturbed", training=same)
-    together(one, 3)
-    one.wait_for_step(100)
-    lose(one, together(one, 3).group.members[0])
-    lose(one, together(one, 2).group.members[1])
+@pytest.mark.parametrize("disturb", [killed, preempted_and_grown])
+def test_a_run_with_losses_ends_with_the_weights_of_an_undisturbed_one(
+    job, unhurried, disturb
+):
+    settings = {
+        "epochs": 10,
+        "maxSteps": 200,
+        "batchSize": 16,
+        "batchesPerTask": 4,
+        "globalBatchSize": 64,
+    }
+    calm = group(job, "calm", replicas=1, training=settings).finish()
+    one = group(
+        job,
+        "disturbed",
+        replicas=4,
+        training=settings,
+        model=unhurried(0.1, training_alone=True),
+    )
+    disturb(one)
     report = one.finish()
+    assert report.version == calm.version == 200
     assert one.audit().once
-    assert report.rewinds == 0
-    found = [
-        reshard.load_all(Path(of.checkpoint)).values for of in (calm_report, report)
-    ]
+    assert report.rewinds == report.repairs == 0
+    found = [reshard.load_all(Path(of.checkpoint)).values for of in (calm, report)]
     assert found[0].keys() == found[1].keys()
     for name, weights in found[0].items():
-        np.testing.assert_allclose(found[1][name], weights, atol=0.02, err_msg=name)
+        # Of jobs of parameter servers, over fewer steps: test_equality.py.
+        np.testing.assert_allclose(
+            found[1][name], weights, rtol=2e-4, atol=2e-6, err_msg=name
+        )

@@ -160,6 +160,38 @@ def test_a_model_that_relu_made_nan_without_a_nan_loss_is_not_exported(
     assert skips.finish().exports
 
 
+FIXED = ("keras.Input((64,))", "keras.Input((64,), batch_size=16)")
+
+
+@pytest.mark.parametrize(
+    ("changed", "model", "why"),
+    [
+        ((), {"jitCompile": True}, "XLA compiles the step for one size"),
+        pytest.param(FIXED, {}, "input has a fixed batch", marks=pytest.mark.soak),
+    ],
+    ids=["jitCompile", "fixed batch"],
+)
+def test_a_global_batch_that_is_no_whole_batches_is_refused_where_these_are_needed(
+    job, net, changed, model, why
+):
+    assert not changed or changed[0] in net
+    text = net.replace(*changed, 1) if changed else net
+    one = job(
+        "no-multiple",
+        strategy="allReduce",
+        model={"files": {"net.py": text}, **model},
+        training={"batchSize": 16, "globalBatchSize": 40},
+    )
+    ends_with(
+        one,
+        ExitCode.USER_CODE,
+        "training.globalBatchSize: got 40, expected a multiple of training.batchSize, "
+        "16",
+        why,
+        "write 32",
+    )
+
+
 def test_port_in_use(job):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -13,15 +13,21 @@ from elasticdl.testing.claims import check_whole
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
 
-def test_ctrl_c_hands_tasks_back_and_the_job_resumes_in_the_middle_of_its_epoch(job):
-    one = job("pause", training={"epochs": 100_000})
+@pytest.mark.parametrize(
+    "strategy",
+    ["parameterServer", pytest.param("allReduce", marks=pytest.mark.soak)],
+)
+def test_ctrl_c_hands_tasks_back_and_the_job_resumes_in_the_middle_of_its_epoch(
+    job, strategy
+):
+    one = job("pause", strategy=strategy, training={"epochs": 100_000})
     one.wait_for_step(130)
     one.interrupt()
     stopped = one.finish(expected=130)
     assert stopped.status == "stopped"
     assert stopped.records > 0
     assert "stopped" in one.output
-    again = job("pause", training={"epochs": 100_000})
+    again = job("pause", strategy=strategy, training={"epochs": 100_000})
     again.wait_for_step(stopped.steps + 20)
     again.end_after_this_epoch()
     report = again.finish()
@@ -119,10 +125,9 @@ def test_report_and_logs_say_what_happened(job):
     assert "accuracy" in one.output.splitlines()[-1]
 
 
-@pytest.mark.parametrize("strategy", ["local"])
-def test_strategy_local_trains_and_resumes(job, strategy):
+def test_strategy_local_trains_and_resumes(job):
     settings = {
-        "strategy": strategy,
+        "strategy": "local",
         "worker": {"replicas": 1},
         "training": {"epochs": 10_000},
         "checkpoint": {"everySeconds": 1.0},

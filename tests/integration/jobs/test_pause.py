@@ -36,14 +36,19 @@ def test_a_paused_job_frees_its_workers_and_goes_on_where_it_was(job):
 
 
 @pytest.mark.soak
-def test_a_paused_job_of_strategy_local_keeps_its_worker(job):
+@pytest.mark.parametrize(("strategy", "replicas"), [("local", 1), ("allReduce", 2)])
+def test_a_paused_job_keeps_workers_that_have_its_model(job, strategy, replicas):
     one = job(
         "held",
-        strategy="local",
+        strategy=strategy,
         training={"epochs": 10_000},
-        worker={"replicas": 1, "pauseSeconds": 0.1},
+        worker={"replicas": replicas, "pauseSeconds": 0.1},
     )
-    (before,) = workers_of(one.wait_for_step(50))
+    one.wait_until(
+        lambda s: not s.group or (s.group.level and len(s.group.members) == replicas),
+        "all members",
+    )
+    before = workers_of(one.wait_for_step(50))
     one.handle.scale(Scaling(paused=True))
     held = one.wait_until(
         lambda s: s.state == "paused" and not s.progress.tasks_leased, "a job at rest"
@@ -53,6 +58,6 @@ def test_a_paused_job_of_strategy_local_keeps_its_worker(job):
     going = one.wait_until(
         lambda s: s.progress.steps > held.progress.steps + 50, "more steps"
     )
-    assert [r.pid for r in workers_of(going)] == [before.pid]
+    assert [r.pid for r in workers_of(going)] == [r.pid for r in before]
     one.end_after_this_epoch()
     check_whole(one, one.finish())

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from elasticdl.collective.group import Group
+from elasticdl.collective.buffers import Floats
+from elasticdl.collective.collective import Collective
 from elasticdl.worker.group.link import GroupLink
 
 log = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ class Leaving:
 
     def __init__(
         self,
-        group: Group,
+        group: Collective[Floats],
         link: GroupLink,
         *,
         version: Callable[[], int],

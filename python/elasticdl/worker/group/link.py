@@ -11,7 +11,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-from elasticdl.collective.group import Group
+from elasticdl.collective.buffers import Floats
+from elasticdl.collective.collective import Collective
 from elasticdl.collective.messages import Round
 from elasticdl.job.heartbeats import GroupFigures, GroupReport, GroupRound
 from elasticdl.worker.group.measures import Measures
@@ -27,7 +28,7 @@ class GroupLink:
 
     def __init__(
         self,
-        group: Group,
+        group: Collective[Floats],
         me: int,
         address: str,
         measures: Measures,

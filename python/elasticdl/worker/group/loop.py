@@ -16,7 +16,8 @@ import logging
 from collections import deque
 from functools import partial
 
-from elasticdl.collective.group import Group
+from elasticdl.collective.buffers import Floats
+from elasticdl.collective.collective import Collective
 from elasticdl.collective.messages import (
     Acknowledge,
     Apply,
@@ -66,7 +67,11 @@ class GroupLoop:
     """Carries out the group's orders until the job is over or the worker leaves."""
 
     def __init__(
-        self, parts: GroupParts, group: Group, link: GroupLink, position: Position
+        self,
+        parts: GroupParts,
+        group: Collective[Floats],
+        link: GroupLink,
+        position: Position,
     ) -> None:
         """Take the finished parts."""
         self._parts = parts

@@ -143,6 +143,7 @@ EQUAL = [
             "ragged ids, mean",
             "constraint MaxNorm",
             "own compute_loss",
+            "mixed precision",
         )
     ),
     Case("mean by sample weights", feed="weighted",

@@ -79,6 +79,28 @@ def test_one_member_is_plain_keras_over_the_same_batches(
     assert int(steps[0]) == int(steps[1])
 
 
+def test_one_member_with_batch_normalization_is_plain_keras(
+    members, batches_of, definition, mlp
+):
+    text = mlp.replace(*BATCH_NORMALIZED, 1)
+    (one,) = members(1, text=text)
+    module = definition(text)
+    module.model.set_weights(one.module.model.get_weights())
+    for number, (features, labels) in enumerate(batches_of(12)):
+        with tf.GradientTape() as tape:
+            out = module.model(features, training=True)
+            loss = module.loss(tf.constant(labels), out)
+        variables = module.model.trainable_variables
+        module.optimizer.apply_gradients(
+            zip(tape.gradient(loss, variables), variables, strict=True)
+        )
+        if number % 2:
+            one.alone(features, labels)
+        else:
+            together([one], features, labels)
+        assert_equal(one.module.model.get_weights(), module.model.get_weights())
+
+
 # Each optimizer, and each number of members; the others of the product in `make soak`.
 TOGETHER = [
     pytest.param(
