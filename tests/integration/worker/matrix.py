@@ -267,8 +267,9 @@ AS_KERAS = (
     Case("own metric", before=OWN_METRIC, compile=", metrics=[Farthest(), spread]"),
     Case("ragged labels", before=RAGGED_LOSS, loss="off", feed="ragged labels",
          compile=", metrics=[off]"),
+    # Keras looks up the rows of a kernel for sparse numbers, each row once.
     Case("Input(sparse=True)", input_options=", sparse=True", forms=WITH_INPUT,
-         feed="sparse numbers", compile=ACCURACY),
+         rows=True, feed="sparse numbers", compile=ACCURACY),
     Case("Input(ragged=True)", layers=RAGGED_IDS.replace("COMBINER", "sum"),
          shape="(1, None)", dtype="int64", input_options=", ragged=True",
          forms=WITH_INPUT, rows=True, feed="ragged", optimizer=SGD),
