@@ -1,9 +1,9 @@
 """How members of a group make steps together, and lose none of them: decisions alone.
 
 Owns the order of messages in a round: hello, hand-over, header, pieces, reduced parts.
-Called by `collective.group` with what arrived, under its lock; the simulation of
-tests/simulation calls it as it is. Must not know sockets, threads, time or what a plan,
-a gradient and a state are.
+Called by `collective.group` with what arrived, under its lock;
+tests/unit/collective/schedules.py calls it as it is. Must not know sockets, threads,
+time or what a plan, a gradient and a state are.
 
 There is no barrier at a step's end. Before a step each member sends all others a
 header, and a step needs a piece of every member. So whoever finishes step s knows that

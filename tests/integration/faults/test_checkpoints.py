@@ -1,5 +1,6 @@
 """Checkpoints of others, damaged ones, and none that can be written."""
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -9,6 +10,14 @@ from elasticdl.job.values.file import edit_values
 from elasticdl.testing.claims import check_whole, relaunched
 
 LONG = {"epochs": 10_000}
+
+
+def damage(checkpoint):
+    """Change a bit or more in each of its shards; its size stays."""
+    for shard in checkpoint.glob("shard-*"):
+        bytes_of = bytearray(shard.read_bytes())
+        bytes_of[len(bytes_of) // 2] ^= 0xFF
+        shard.write_bytes(bytes_of)
 
 
 def test_a_run_neither_reports_nor_loads_the_checkpoints_of_another(job, tmp_path):
@@ -72,10 +81,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_an_older_one_while_running(jo
         "a checkpoint of a paused job",
     )
     newest = one.job_dir.checkpoints_dir / f"version-{status.checkpoint_version}"
-    for shard in newest.glob("shard-*"):
-        bytes_of = bytearray(shard.read_bytes())
-        bytes_of[len(bytes_of) // 2] ^= 0xFF
-        shard.write_bytes(bytes_of)
+    damage(newest)
     one.handle.kill("ps-0", signal.SIGKILL)
     relaunched(one, "ps-0", reason="killed")
     one.wait_until(lambda s: s.rewinds, "a rewind")
@@ -85,3 +91,31 @@ def test_a_damaged_newest_checkpoint_falls_back_to_an_older_one_while_running(jo
     check_whole(one, report)
     assert report.rewinds >= 1
     assert "could not load" in one.log_text("master", 0)
+
+
+@pytest.mark.parametrize(
+    "how", ["damaged", pytest.param("gone", marks=pytest.mark.soak)]
+)
+def test_a_job_without_any_checkpoint_of_its_own_begins_no_second_time(job, how):
+    few = {"worker": {"replicas": 1}, "ps": {"replicas": 1}, "training": LONG}
+    one = job(f"none-{how}", **few)
+    one.wait_until(
+        lambda s: (s.checkpoint_version or 0) > 0, "a checkpoint later than version 0"
+    )
+    one.interrupt()
+    assert one.wait_for_exit() == 130
+    place = one.job_dir.checkpoints_dir
+    found = list(place.glob("version-*"))
+    assert found
+    for checkpoint in found:
+        if how == "gone":
+            shutil.rmtree(checkpoint)
+        else:
+            damage(checkpoint)
+    again = job(f"none-{how}", **few)
+    assert again.wait_for_exit() == 6
+    assert "no checkpoint of this job can be loaded any more" in again.output
+    assert "put one back and launch the job again" in again.output
+    assert "--restart" in again.output
+    assert "Traceback" not in again.output
+    assert again.processes() == []

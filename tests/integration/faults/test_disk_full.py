@@ -1,4 +1,4 @@
-"""A disk that fills up under the journal, under a checkpoint, or under everything."""
+"""A disk that fills up under journal, checkpoints, the export, or everything."""
 
 import contextlib
 import errno
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from elasticdl.checkpoint import shelf
 from elasticdl.testing.claims import check_whole
 
 needs_prlimit = pytest.mark.skipif(
@@ -38,11 +39,11 @@ def journal_size(one):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Mounts a small disk as the folder of a job; returns how to fill and free it."""
+    """Mounts a small disk as a folder of the test's, "jobs/NAME" being a job's."""
     mounted = []
 
     def mount(name):
-        folder = tmp_path / "jobs" / name
+        folder = tmp_path / name
         folder.mkdir(parents=True)
         options = ["-t", "tmpfs", "-o", "size=8m"]
         done = subprocess.run(
@@ -147,7 +148,7 @@ def test_disk_that_stays_full_fails_the_job_and_resuming_loses_nothing(small):
 
 @needs_mount
 def test_full_disk_under_the_whole_job_is_waited_out(small, small_disk):
-    folder = small_disk("full-disk")
+    folder = small_disk("jobs/full-disk")
     one = small("full-disk", checkpoint={"keep": 2})
     one.wait_for_step(100)
     filler = fill(folder)
@@ -163,12 +164,46 @@ def test_full_disk_under_the_whole_job_is_waited_out(small, small_disk):
     assert report.master_restarts == 0
 
 
+@needs_mount
+def test_full_disk_under_the_export_fails_the_job_which_exports_it_when_there_is_room(
+    small, small_disk
+):
+    folder = small_disk("exported")
+    filler = fill(folder)
+    settings = {"training": {"epochs": 1}, "export": {"dir": str(folder)}}
+    one = small("no-room", **settings)
+    assert one.wait_for_exit() == 6
+    assert "No space left on device" in one.output
+    assert str(folder) in one.output
+    assert "Traceback" not in one.output
+    assert one.processes() == []
+    trained = one.audit()
+    assert trained.ok
+    assert [epoch.finished for epoch in trained.epochs] == [True]
+    _, newest = shelf.resolve(one.job_dir.checkpoints_dir)
+    filler.unlink()
+
+    again = small("no-room", **settings)
+    report = again.finish()
+    check_whole(again, report, least_accuracy=0.5)
+    # Nothing is trained again: what is exported is that checkpoint.
+    assert report.version == newest.version
+    assert sorted(Path(path).name for path in report.exports) == [
+        "model.keras",
+        "saved_model",
+    ]
+    assert sorted(entry.name for entry in folder.iterdir()) == [
+        "model.keras",
+        "saved_model",
+    ]
+
+
 @pytest.mark.soak
 @needs_mount
 def test_disk_without_room_for_a_report_still_tells_why_the_job_failed(
     small, small_disk
 ):
-    folder = small_disk("no-report")
+    folder = small_disk("jobs/no-report")
     one = small("no-report", master={"journalWaitSeconds": 2.0})
     one.wait_for_step(100)
     fill(folder)

@@ -1,9 +1,12 @@
 """Workers lost by SIGKILL, SIGSTOP, preemption and hanging code."""
 
 import signal
+import zlib
 from collections import Counter
 
 import pytest
+from elasticdl.data.reader import open_reader
+from elasticdl.errors import ExitCode
 from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.testing.claims import check_whole, relaunched
 
@@ -202,3 +205,66 @@ def test_a_task_preempted_five_times_in_a_row_is_not_lost(job, digits_values, tm
     events = [event for _, event in read_events(one.job_dir.journal_dir)]
     leased = Counter(event["i"] for event in events if event["k"] == "lease")
     assert leased.most_common(1)[0][1] == 6  # by five who lost it, and a last one
+
+
+# Its worker ends at one record, whichever worker it is.
+DEADLY = """
+_harmless_feed = feed
+
+
+def feed(dataset, mode, metadata):
+    import os
+    import zlib
+
+    def die(record):
+        if zlib.crc32(record.numpy()) == {record}:
+            os.kill(os.getpid(), {signal})
+        return record
+
+    def harmless(record):
+        return tf.ensure_shape(tf.py_function(die, [record], tf.string), ())
+
+    if mode == "training":
+        dataset = dataset.map(harmless)
+    return _harmless_feed(dataset, mode, metadata)
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("number", "code", "messages"),
+    [
+        (
+            signal.SIGKILL,
+            ExitCode.USER_CODE,
+            ["10 workers in a row were killed with", "records 160 to 320"],
+        ),
+        # What a process brings upon itself is a crash, and these are counted.
+        (
+            signal.SIGSEGV,
+            ExitCode.JOB_FAILED,
+            ["SIGSEGV", "worker.maxRestarts (3) crashes are used up"],
+        ),
+    ],
+    ids=["killed", "crashed"],
+)
+def test_a_record_that_ends_each_worker_by_a_signal_fails_the_job(
+    job, digits, digits_values, number, code, messages
+):
+    path = "data/digits/train/data-00000.recordio"
+    reader = open_reader(path, data_root=digits)
+    (record,) = reader.read(path, 200, 201, skip_bad=False).values
+    text = digits_values("x").job.model.files["net.py"]
+    text += DEADLY.format(record=zlib.crc32(record), signal=int(number))
+    one = job(
+        f"deadly-{number.name.lower()}",
+        model={"files": {"net.py": text}},
+        data={"shuffle": False},
+        training={"epochs": 1},
+        ps={"replicas": 1},
+        limit_seconds=270.0,
+    )
+    assert one.wait_for_exit() == code
+    for message in messages:
+        assert message in one.output, one.output
+    assert one.processes() == []

@@ -120,6 +120,18 @@ def test_a_segmentation_fault_is_the_codes_own_crash(stage: ScriptedStage) -> No
     assert ended.message == "SIGSEGV"
 
 
+def test_a_segmentation_fault_is_told_before_what_the_log_ends_with(
+    stage: ScriptedStage,
+) -> None:
+    stage.scripts[Role.WORKER] = (
+        "import os, signal; print('Loss 0.7 at step 1', flush=True);"
+        "os.kill(os.getpid(), signal.SIGSEGV)"
+    )
+    stage.platform.start(launch())
+    ended = stage.until_ended()
+    assert ended.message == "SIGSEGV; its log ends with: Loss 0.7 at step 1"
+
+
 def test_a_kill_by_somebody_else_is_killed_137(stage: ScriptedStage) -> None:
     stage.platform.start(launch())
     pid = stage.platform.signal(WORKER_0, signal.SIGKILL)

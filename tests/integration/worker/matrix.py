@@ -26,10 +26,12 @@ from tests.integration.worker.matrix_texts import (
     NOISE,
     OWN_AVERAGE,
     OWN_LOSS,
+    OWN_METRIC,
     OWN_METRICS,
     OWN_STEP,
     OWN_TEST,
     RAGGED_IDS,
+    RAGGED_LOSS,
     RATED,
     SEES,
     SPARSE_IDS,
@@ -139,6 +141,7 @@ def refused_on_ps(sentence: str) -> dict:
 
 ACCURACY = ', metrics=["accuracy"]'
 GRAPHS = ("functional", "subclassed")  # a Sequential has one input and one output
+WITH_INPUT = ("functional", "sequential")  # a subclassed model says no keras.Input
 OWN_CALL = ("subclassed",)  # it may take what is no dense tensor
 # Repeated ids: the parameter servers take the gradient of a row, Keras's Adam that of
 # each occurrence (docs/models.md, "Repeated rows"); with SGD there is no difference.
@@ -261,4 +264,13 @@ AS_KERAS = (
     Case("bfloat16 variables",
          layers=LAYERS.format(options=', dtype="bfloat16"', middle=""),
          refused=dict.fromkeys(STRATEGIES, "expected float32")),
+    Case("own metric", before=OWN_METRIC, compile=", metrics=[Farthest(), spread]"),
+    Case("ragged labels", before=RAGGED_LOSS, loss="off", feed="ragged labels",
+         compile=", metrics=[off]"),
+    # Keras looks up the rows of a kernel for sparse numbers, each row once.
+    Case("Input(sparse=True)", input_options=", sparse=True", forms=WITH_INPUT,
+         rows=True, feed="sparse numbers", compile=ACCURACY),
+    Case("Input(ragged=True)", layers=RAGGED_IDS.replace("COMBINER", "sum"),
+         shape="(1, None)", dtype="int64", input_options=", ragged=True",
+         forms=WITH_INPUT, rows=True, feed="ragged", optimizer=SGD),
 )  # fmt: skip

@@ -240,6 +240,10 @@ def layers():
         keras.layers.Dense(3),
     ]
 """
+FEEDS["sparse numbers"] = 'return tf.sparse.from_dense(tf.nn.relu(f["x"])), f["y"]'
+FEEDS["ragged labels"] = (
+    FEEDS["ragged"].replace("return ", 'return f["x"], ').replace(', f["y"]', "")
+)
 PER_WORD = 'return f["words"], f["words"] % 3'
 FEEDS["per word"] = PER_WORD
 FEEDS["per word weighted"] = PER_WORD + ', tf.fill([5], f["w"])'
@@ -278,6 +282,9 @@ class Words(keras.layers.Layer):
 
     def call(self, words):
         return self.table(words.merge_dims(1, 2))
+
+    def compute_output_shape(self, shape):  # Keras would try the call with dense ids
+        return (shape[0], 4)
 
 
 def layers():
@@ -349,5 +356,33 @@ class Averaged(keras.Model):
         if training:
             self.average.assign(0.7 * self.average + 0.3 * loss)
         return loss * (1.0 + self.average)
+
+"""
+# A metric of one's own beside a function that is made one.
+OWN_METRIC = """
+class Farthest(keras.metrics.Metric):
+    def __init__(self):
+        super().__init__(name="farthest")
+        self.total = self.add_weight(shape=(), initializer="zeros", name="total")
+        self.rows = self.add_weight(shape=(), initializer="zeros", name="rows")
+
+    def update_state(self, labels, predictions, sample_weight=None):
+        far = keras.ops.max(keras.ops.abs(predictions), axis=-1)
+        self.total.assign_add(keras.ops.sum(far))
+        self.rows.assign_add(keras.ops.cast(keras.ops.shape(far)[0], "float32"))
+
+    def result(self):
+        return self.total / keras.ops.maximum(self.rows, 1.0)
+
+
+def spread(labels, predictions):
+    return keras.ops.max(predictions, axis=-1) - keras.ops.min(predictions, axis=-1)
+
+"""
+# The labels of a record are as many as it has words.
+RAGGED_LOSS = """
+def off(labels, predictions):
+    words = tf.cast(labels.merge_dims(1, 2), tf.float32) / 8.0
+    return (predictions[:, 0] - tf.reduce_mean(words, axis=1)) ** 2
 
 """

@@ -397,6 +397,9 @@ class LocalPlatform:
             words = replica.note or ending.signal_name
             if ending.reason is ExitReason.ERROR and replica.child is not None:
                 words = replica.child.last_words() or words
+                if ending.signal_name not in words:
+                    # Native code may say nothing: what the log ends with is not why.
+                    words = f"{ending.signal_name}; its log ends with: {words}"
             self._ended(replica, ending, words)
             if any(r.number > number for r in self._of_key(replica.launch.key)):
                 del self._replicas[number]  # watchers see its successor instead
