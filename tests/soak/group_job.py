@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAUSE_SECONDS = 5.0
 LEAST_ACCURACY = 0.97
 MOST_WORSE = 0.005
+_CALM_SECONDS = 900.0
 
 
 def values(name: str, epochs: int = 0) -> ValuesFile:
@@ -122,7 +123,12 @@ def main() -> None:
             check_whole(job, report, least_accuracy=LEAST_ACCURACY)
             found = job.audit()
         print(f"a job of {report.epochs} epochs that nothing happens to", flush=True)
-        with JobUnderTest(values("calm", report.epochs), work / "jobs", work) as job:
+        with JobUnderTest(
+            values("calm", report.epochs),
+            work / "jobs",
+            work,
+            limit_seconds=_CALM_SECONDS,
+        ) as job:
             calm = job.finish()
     print(
         f"{killed} members killed, {report.rewinds} rewinds, "
