@@ -1,488 +1,415 @@
 """Random schedules of a group: losses at any moment, newcomers, masters that restart.
 
 Newcomers listen to the leader before they are members, or come without a copy. Members
-leave in order, too.
+leave in order, too; they freeze, are counted out and come back with their old round;
+they lose their connection to one another while both live.
 
-Runs the protocol as it is. The network keeps the order of each link and nothing else; a
-member dies between any two of its actions; the master hears of it later. A gradient is
-the records of a share, counted in each part, so that what was applied how often can be
-read off the state.
+Runs rendezvous, plan and protocol as they are: see `schedules_master` for the one, and
+`schedules_process` for the others. The network keeps the order of each connection and
+nothing else; a member dies between any two of its actions; the master hears of it
+later, and words to it are late. Time is simulated. A gradient is the records of a
+share, counted in each part, so that what was applied how often can be read off the
+state.
 
     python -m tests.unit.collective.schedules 0:10000
 """
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
 from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from elasticdl.collective.feed import Feed
-from elasticdl.collective.messages import (
-    Acknowledge,
-    Action,
-    Add,
-    Apply,
-    Begin,
-    Broken,
-    Compute,
-    Entered,
-    Follow,
-    HandOver,
-    Message,
-    Round,
-    Send,
-    Snapshot,
-    Stateless,
-    Take,
-)
+from elasticdl.collective.messages import Message, Round
 from elasticdl.collective.protocol import Participant
+from elasticdl.worker.group.plan import StepPlan
 
-PARTS = 5  # a state has so many, whatever the number of members
-RECORDS = 4  # of a step
-BUCKETS = 2  # of a gradient
-MOST_KEPT = 3  # steps, for newcomers
+from tests.unit.collective.schedules_master import Master
+from tests.unit.collective.schedules_process import Process
+from tests.unit.collective.schedules_state import State, random_events
 
+_NOTICED_SECONDS = 5.0  # after which a dead connection ends
+_STILL_SECONDS = 200.0  # a time in which nobody does anything but talk to the master
+_EVENT = 0.015  # how often something happens from outside
+_LOSS_AHEAD = 0.06
+_WORD = 0.35  # how often it is one of a word's ways, though the group could go on
 
-@dataclass
-class State:
-    """What a member has: per part, how often each record was applied; the position.
-
-    `rounding` stands for what the order of a sum does to floats: it depends on who was
-    in each step.
-    """
-
-    parts: list[Counter[int]] = field(
-        default_factory=lambda: [Counter() for _ in range(PARTS)]
-    )
-    position: int = 0
-    rounding: int = 0
-
-    def copy(self) -> State:
-        parts = [Counter(part) for part in self.parts]
-        return State(parts, self.position, self.rounding)
-
-    def key(self) -> Any:
-        parts = [sorted(part.items()) for part in self.parts]
-        return parts, self.position, self.rounding
-
-    def moved(self, plan: tuple[int, ...], members: tuple[int, ...]) -> None:
-        self.position += len(plan)
-        self.rounding = hash((self.rounding, plan, members))
-
-
-class Process:
-    """A member's process: it does what the protocol tells it, one action at a time."""
-
-    def __init__(self, world: World, index: int, kind: type[Participant]) -> None:
-        self.world = world
-        self.index = index
-        self.state = State()
-        self.todo: deque[tuple[int, Action]] = deque()  # (round, action)
-        self.work: list[Callable[[], list[Action]]] = []  # takes its time
-        self.feed = Feed(MOST_KEPT)
-        self.listens_to: tuple[int, int] | None = None  # a process, its key there
-        self.followed = 0  # steps, as a newcomer
-        self.at = 0  # the round that messages are of
-        self.closed: set[int] = set()  # rounds whose links it has closed
-        self.waits = False  # a newer round waits for a step
-        self.finished = 0  # steps made while a newer round waited
-        self.leaves = False  # it makes no step any more
-        self.participant = kind(
-            index,
-            make_plan=self._plan,
-            state=self._copy,
-            kept=self.feed.since,
-            buckets=BUCKETS,
-        )
-
-    def _plan(self, step: int) -> tuple[int, ...]:
-        del step
-        at = self.state.position
-        return tuple(range(at, at + RECORDS))
-
-    def _copy(self) -> State:
-        return self.state.copy()
-
-    def number(self) -> int:
-        return self.at
-
-    def do(self, actions: list[Action]) -> None:
-        # What changes the state happens in the call itself; the rest may be cut off.
-        for action in actions:
-            match action:
-                case Entered(entered, lingers):
-                    if not lingers:
-                        self.closed.add(self.at)
-                    self.at, self.waits = entered.number, False
-                case Apply(step, plan, parts, members):
-                    self.finished += self.waits
-                    self._apply(plan, parts, members)
-                    made = HandOver(step, plan, parts, members)
-                    self.feed.made(made, now=0.0)
-                    self.do(self.participant.applied())
-                case Follow(_, plan, parts, members):
-                    self.followed += 1
-                    self._apply(plan, parts, members)
-                    self.do(self.participant.applied())
-                case Begin():
-                    self.feed.clear()
-                    self.do(self.participant.began())
-                case Take(_, state):
-                    self.feed.clear()
-                    self.state = state.copy()
-                    self.do(self.participant.applied())
-                case _:
-                    if isinstance(action, Compute) and self.participant.round:
-                        self.feed.joined(self.participant.round.members)
-                    self.todo.append((self.number(), action))
-
-    # -- as a newcomer -----------------------------------------------------------------
-
-    def can_listen(self) -> bool:
-        """Whether the master has told this process of a round without it."""
-        told = self.world.round
-        sponsor = self.world.processes.get(told.leader) if told.members else None
-        return (
-            self.index not in told.members
-            and self.number() < told.number
-            and self.listens_to is None
-            and sponsor is not None
-            and sponsor.participant.version is not None
-        )
-
-    def listen(self) -> None:
-        sponsor = self.world.processes[self.world.round.leader]
-        participant = sponsor.participant
-        version = participant.version or 0
-        copy = None
-        if sponsor.feed.needs_copy:
-            copy = Snapshot(version, sponsor.state.copy())
-        self.world.next_key += 1
-        key = self.world.next_key
-        sponsor.feed.open(key, self.index, copy)
-        self.listens_to = sponsor.index, key
-        self.listens_in = sponsor.number()
-        self.do(self.participant.listen())
-
-    def can_hear(self) -> bool:
-        """Whether there is something to hear, or the sponsor is gone."""
-        if self.listens_to is None:
-            return False
-        sponsor = self.world.processes.get(self.listens_to[0])
-        if sponsor is None or not sponsor.feed.listens(self.listens_to[1]):
-            return True
-        return sponsor.feed.next(self.listens_to[1]) is not None
-
-    def hear(self) -> None:
-        assert self.listens_to is not None
-        number, key = self.listens_to
-        sponsor = self.world.processes.get(number)
-        message = sponsor.feed.next(key) if sponsor is not None else None
-        if sponsor is None or message is None:
-            self.listens_to = None
-            return
-        self.do(self.participant.listened(number, self.listens_in, message))
-        copied = isinstance(message, Snapshot)
-        has = message.version if copied else message.step + 1
-        sponsor.feed.has(key, has)
-
-    def enter(self, entered: Round) -> None:
-        if self.listens_to is not None:
-            sponsor = self.world.processes.get(self.listens_to[0])
-            if sponsor is not None:
-                sponsor.feed.ended(self.listens_to[1], now=0.0)
-        self.listens_to = None
-        self.do(self.participant.enter(entered))
-        # Else it finishes a step first.
-        self.waits = self.at != entered.number
-
-    def _apply(
-        self, plan: tuple[int, ...], parts: tuple[Any, ...], members: tuple[int, ...]
-    ) -> None:
-        merged = [Counter[int]() for _ in range(PARTS)]
-        for part in parts:
-            for place, counts in part:
-                merged[place] += counts
-        for mine, more in zip(self.state.parts, merged, strict=True):
-            mine.update(more)
-        self.state.moved(plan, members)
-
-    def step(self) -> None:
-        """Carry out the next action."""
-        number, action = self.todo.popleft()
-        match action:
-            case Send(to, message):
-                self.world.send(self.index, to, number, message)
-            case Compute() if self.leaves:
-                pass
-            case Compute(step, plan, number) if self._makes_alone(step, number):
-                self.position_moved(plan)
-                self.participant.made_alone(step, plan)
-                self.do(self.participant.applied())
-            case Compute(step, plan, number):
-                self.work += [
-                    partial(self._compute, number, step, plan, bucket)
-                    for bucket in range(BUCKETS)
-                ]
-            case Add(step, part, pieces):
-                self.work.append(lambda: self._add(number, step, part, pieces))
-            case Acknowledge(_, plan):
-                if self.participant.round and (
-                    self.participant.round.leader == self.index
-                ):
-                    self.world.acknowledged.update(plan)
-            case Broken(broken, _):
-                self.world.broken.add((self.index, broken))
-            case Stateless():
-                self.world.stateless = True
-
-    def _makes_alone(self, step: int, number: int) -> bool:
-        """Make the step in one go, now and then."""
-        if self.feed.active or not self.participant.alone(step, number):
-            return False
-        return self.world.rng.random() < 0.7
-
-    def position_moved(self, plan: tuple[int, ...]) -> None:
-        """Apply a step of this member alone."""
-        for part in self.state.parts:
-            part.update(plan)
-        self.state.moved(plan, (self.index,))
-
-    def _compute(
-        self, number: int, step: int, plan: tuple[int, ...], bucket: int
-    ) -> list[Action]:
-        entered = self.participant.round
-        if entered is None or entered.number != number:
-            return []
-        n = len(entered.members)
-        share = plan[entered.members.index(self.index) :: n]
-        # A part of the gradient has the places of the state that belong to it.
-        first = bucket * n
-        parts = tuple(
-            tuple((place, Counter(share)) for place in range(part, PARTS, n * BUCKETS))
-            for part in range(first, first + n)
-        )
-        return self.participant.computed(step, number, parts, bucket=bucket)
-
-    def _add(
-        self, number: int, step: int, part: int, pieces: tuple[Any, ...]
-    ) -> list[Action]:
-        total: dict[int, Counter[int]] = {}
-        for piece in pieces:
-            for place, counts in piece:
-                total[place] = total.get(place, Counter()) + counts
-        return self.participant.added(step, number, part, tuple(total.items()))
+Move = Callable[[], object]
 
 
 class World:
     """Members, links and a master; `rng` decides what happens next."""
 
-    def __init__(self, seed: int, kind: type[Participant] = Participant) -> None:
+    def __init__(
+        self,
+        seed: int,
+        kind: type[Participant] = Participant,
+        master: type[Master] = Master,
+    ) -> None:
         self.rng = random.Random(seed)
         self.kind = kind
+        self.now = 1000.0
+        self.moved_at = self.now
         self.processes: dict[int, Process] = {}
-        self.links: dict[tuple[int, int], deque[tuple[int, Message]]] = {}
+        # By sender, receiver and round: each has a connection of its own.
+        self.links: dict[tuple[int, int, int], deque[Message]] = {}
+        self.cuts: dict[frozenset[int], tuple[float, float]] = {}  # from when, to when
+        self.ended: set[tuple[int, frozenset[int]]] = set()  # connections, by round
         self.acknowledged: set[int] = set()
-        self.broken: set[tuple[int, int]] = set()
-        self.stateless = False
+        self.saved: State | None = None  # the newest checkpoint
         self.round = Round(0, (), ())
-        self.told: dict[int, int] = {}  # member -> round that it was told of
-        self.rounds: dict[int, Round] = {}
-        self.next_index = 0
+        self.next_index = 1  # the master takes 0 for "not known"
         self.next_key = 0
-        self.deaths = 0
-        self.left_out = 0
-        self.handed_over = 0  # states, by members that left
+        self.went_back = False
+        self.changed = False  # states, versions or the round
+        self.disturbed = False  # a process is frozen, or a connection ended or cut
+        self.wrong = ""
+        self.master = master(self)
+        # How often these happened.
+        self.deaths = self.freezes = self.thawed = self.lost_links = 0
+        self.left = self.left_unanswered = self.handed_over = self.unreported = 0
 
-    def send(self, sender: int, to: int, number: int, message: Message) -> None:
-        self.links.setdefault((sender, to), deque()).append((number, message))
+    # -- what happens from outside -----------------------------------------------------
 
     def spawn(self) -> None:
         self.processes[self.next_index] = Process(self, self.next_index, self.kind)
         self.next_index += 1
 
-    def kill(self, index: int) -> None:
-        del self.processes[index]
-        self.deaths += 1
+    def chance(self, event: str) -> float:
+        """Return how often something happens; a loss while one member is ahead more."""
+        if event == "kill" and len(set(self.counting().values())) > 1:
+            return _LOSS_AHEAD
+        return _EVENT
 
-    def leave(self, index: int) -> None:
-        """Let a member leave in order: the last one with the state hands it over."""
-        process = self.processes[index]
-        if process.participant.is_last:
-            process.leaves = True
-            process.work.clear()
-            process.do(process.participant.leave())
-        elif self._others_have_it(index):
-            del self.processes[index]
+    def happen(self, event: str) -> None:
+        """Let something happen, if there is whom it can happen to."""
+        here = sorted(self.processes)
+        match event:
+            case "kill":
+                several = min(len(here), self.rng.choice((1, 1, 2)))
+                for victim in self.rng.sample(here, several):
+                    if len(self.processes) > 1:
+                        self._end(victim)
+                        self.deaths += 1
+            case "spawn":
+                self.spawn()
+            case "restart":
+                self.master.restart(self.rng.uniform(0.0, 8.0))
+            case "leave" if len(here) > 1:
+                self._leave(self.processes[self.rng.choice(here)])
+            case "freeze" if len(here) > 1:
+                self._freeze(self.processes[self.rng.choice(here)])
+            case "cut" if len(here) > 1:
+                until = self.now + self.rng.choice((3.0, 12.0, 30.0))
+                self.cuts[frozenset(self.rng.sample(here, 2))] = self.now, until
+            case "differ":
+                self._differ()
 
-    def _others_have_it(self, index: int) -> bool:
-        return any(
-            other.participant.version is not None
-            for other in self.processes.values()
-            if other.index != index and not other.leaves
-        )
+    def _leave(self, process: Process) -> None:
+        if process.leaving is None and process.begin_to_leave():
+            self._end(process.index)
 
-    def _left(self, process: Process) -> None:
-        del self.processes[process.index]
-        self.handed_over += 1
+    def _end(self, index: int) -> None:
+        self.processes.pop(index).stop_listening()
 
-    def form(self) -> None:
-        """Let the master name a new round.
+    def _freeze(self, process: Process) -> None:
+        if not process.thaws_at:
+            seconds = self.rng.choice((3.0, 12.0, 25.0, 35.0))
+            process.frozen_at, process.thaws_at = self.now, self.now + seconds
+            self.freezes += 1
 
-        Newcomers are in now and then, however far they are. A member that lives is left
-        out now and then, and may come back.
-        """
-        old = [m for m in self.round.members if m in self.processes]
-        leaves = any(self.processes[m].leaves for m in old)
-        if len(old) > 1 and not leaves and self.rng.random() < 0.1:
-            old.remove(self.rng.choice(old))
-            self.left_out += 1
-        new = [m for m in self.processes if m not in old]
-        if old and not leaves and self.rng.random() < 0.3:
-            new = []
-        members = tuple(sorted(old + new))
-        number = self.round.number + self.rng.choice((1, 1, 1, 5))
-        since = dict(zip(self.round.members, self.round.since, strict=True))
-        self.round = Round(
-            number,
-            members,
-            tuple(since.get(m, number) for m in members),
-            begins=not self.acknowledged,
-        )
-        self.rounds[self.round.number] = self.round
+    def _differ(self) -> None:
+        """Let the leader say that another member's state differs from its own."""
+        leader = self.processes.get(self.round.leader)
+        others = [m for m in self.round.members[1:] if m in self.processes]
+        if leader and leader.level and leader.at == self.round.number and others:
+            leader.link.differ((self.rng.choice(others),))
 
-    def moves(self) -> list[Callable[[], None]]:
-        """Return everything that can happen now, but for losses and newcomers."""
-        found: list[Callable[[], None]] = []
-        for index, process in self.processes.items():
-            if process.todo:
-                found.append(process.step)
-            if process.leaves and not process.participant.is_last:
-                found.append(partial(self._left, process))
-            if process.can_listen():
-                found.append(process.listen)
-            if process.can_hear():
-                found.append(process.hear)
-            found.extend(
-                lambda p=process, a=at: p.do(p.work.pop(a)())
-                for at in range(len(process.work))
-            )
-            if self.told.get(index, 0) < self.round.number and (
-                index in self.round.members
-            ):
-                found.append(lambda p=process: self._tell(p))
-        for (sender, to), link in self.links.items():
-            receiver = self.processes.get(to)
-            if receiver is None or not link:
-                continue
-            number, _ = link[0]
-            if number <= receiver.number():
-                found.append(
-                    lambda s=sender, r=receiver, q=link: self._deliver(s, r, q)
-                )
-        for index, process in self.processes.items():
-            gone = self._lost_by(process)
-            if gone is not None and (index, process.at) not in self.broken:
-                found.append(
-                    lambda p=process, m=gone, n=process.at: p.do(
-                        p.participant.lost(m, n)
-                    )
-                )
-        if self._must_form():
-            found.append(self.form)
+    @property
+    def ordered(self) -> bool:
+        """Whether all who are gone left in order, and all others are there."""
+        lost = self.deaths + self.freezes + self.lost_links + self.left_unanswered
+        return not (lost or self.master.kept_out or self.master.back)
+
+    # -- what processes and the master tell --------------------------------------------
+
+    def send(self, sender: int, to: int, number: int, message: Message) -> None:
+        self.links.setdefault((sender, to, number), deque()).append(message)
+
+    def open(self, one: int, other: int) -> bool:
+        """Whether two that are there reach each other now."""
+        both = [self.processes.get(index) for index in (one, other)]
+        there = all(process and not process.thaws_at for process in both)
+        return there and frozenset((one, other)) not in self.cuts
+
+    def reaches(self, one: int, other: int, number: int) -> bool:
+        """Whether another process connects for a round."""
+        process = self.processes.get(other)
+        if process is None or number not in process.begun - process.closed:
+            return False
+        return one == other or self.open(one, other)
+
+    def formed(self, formed: Round) -> None:
+        """Take a new round."""
+        if formed.number <= self.round.number:
+            self.wrong = f"round {formed.number} comes after {self.round.number}"
+        self.round, self.changed = formed, True
+
+    def acknowledge(self, process: Process, plan: StepPlan) -> None:
+        """Note records, unless their leader is out: then the master takes no report."""
+        entered = process.participant.round
+        leads = entered is not None and entered.leader == process.index
+        if leads and process.at >= self.since(process.index):
+            self.acknowledged.update(range(plan.start, plan.end))
+            self.changed = True
+
+    def begins(self, process: Process) -> None:
+        """Note that a member begins with initial values; who is out alone does so."""
+        if process.at < self.since(process.index):
+            return
+        if self.master.accepted:
+            self.wrong = "a member begins anew after records were reported"
+        # What a leader meant to report and never did is lost with all who had it.
+        self.unreported += len(self.acknowledged)
+        self.acknowledged.clear()
+        self.changed = True
+
+    def since(self, index: int) -> float:
+        """Return the first round in which a member's state counts."""
+        if index not in self.round.members:
+            return float("inf")
+        return self.round.since[self.round.members.index(index)]
+
+    def counting(self) -> dict[int, int]:
+        """Return the versions of the states that count."""
+        return {
+            index: process.participant.version
+            for index, process in self.processes.items()
+            if process.participant.version is not None
+            and process.at >= self.since(index)
+        }
+
+    # -- moves -------------------------------------------------------------------------
+
+    def moves(self) -> list[Move]:
+        """Return what can happen now in the group."""
+        self._heal()
+        frozen = any(process.thaws_at for process in self.processes.values())
+        self.disturbed = bool(frozen or self.ended or self.cuts)
+        found: list[Move] = []
+        for process in self.processes.values():
+            if not process.thaws_at:
+                found += self._moves_of(process)
+            elif self.now >= process.thaws_at:
+                found.append(partial(self._thaw, process))
+        return [*found, *self._deliveries()]
+
+    def words(self) -> list[Move]:
+        """Return what can happen now between the group and the master."""
+        found = [*self._moves_of_master()]
+        for process in self.processes.values():
+            if not process.thaws_at:
+                found += self._words_of(process)
         return found
 
+    def _heal(self) -> None:
+        for pair in [p for p, (_, until) in self.cuts.items() if self.now >= until]:
+            del self.cuts[pair]
+            for sender, to, number in list(self.links):
+                if (number, pair) in self.ended and pair == {sender, to}:
+                    del self.links[sender, to, number]
+
+    def _thaw(self, process: Process) -> None:
+        process.frozen_at = process.thaws_at = 0.0
+        self.thawed += 1
+
+    def _moves_of(self, process: Process) -> Iterator[Move]:
+        if process.todo:
+            yield process.step
+        for place, (at, _) in enumerate(process.work):
+            if self.now >= at:
+                yield partial(self._work, process, place)
+        if process.connects():
+            yield process.connect
+        elif process.gives_up():
+            yield process.not_reached
+        gone = self._lost_by(process)
+        if gone is not None:
+            yield partial(self._lose, process, gone)
+        if process.can_listen():
+            yield process.start_listening
+        if process.can_hear():
+            yield process.hear
+        if process.goes():
+            yield partial(self._left, process)
+
+    def _work(self, process: Process, place: int) -> None:
+        _, call = process.work.pop(place)
+        process.do(call())
+
+    def _left(self, process: Process) -> None:
+        self._end(process.index)
+        self.left += 1
+        self.left_unanswered += not process.link.goes
+        self.handed_over += process.stayed
+
     def _lost_by(self, process: Process) -> int | None:
-        """Return a member whose links with a process have ended."""
+        """Return a member whose connection with a process has ended."""
         entered = process.participant.round
-        if entered is None or entered.number != process.at:
+        if entered is None or not process.hears_losses:
             return None
-        for member in entered.members:
-            other = self.processes.get(member)
-            if other is None or entered.number in other.closed:
-                return member
-        return None
+        return next(
+            (m for m in entered.members if self._is_lost(process, m, entered.number)),
+            None,
+        )
 
-    def _must_form(self) -> bool:
-        if any(m not in self.processes for m in self.round.members):
-            return bool(self.processes)
-        waits = [p for m, p in self.processes.items() if m not in self.round.members]
-        if any(process.leaves for process in self.processes.values()):
-            return bool(waits)
-        # A newcomer's copy may be old, or it may have none, when its round begins.
-        return bool(waits) and self.rng.random() < 0.05
+    def _is_lost(self, process: Process, member: int, number: int) -> bool:
+        other = self.processes.get(member)
+        if other is None or number in other.closed:
+            return True
+        if not self.disturbed or other is process:
+            return False
+        pair = frozenset((process.index, member))
+        if (number, pair) in self.ended:
+            return True
+        since = other.frozen_at if other.thaws_at else self.now
+        cut_at, _ = self.cuts.get(pair, (self.now, 0.0))
+        return self.now - min(since, cut_at) > _NOTICED_SECONDS
 
-    def _tell(self, process: Process) -> None:
-        self.told[process.index] = self.round.number
-        process.enter(self.round)
+    def _lose(self, process: Process, member: int) -> None:
+        pair = frozenset((process.index, member))
+        if member in self.processes:
+            self.lost_links += pair in self.cuts
+            self.ended.add((process.at, pair))
+        process.hears_losses = False
+        process.do(process.participant.lost(member, process.at))
 
-    def _deliver(self, sender: int, receiver: Process, link: deque[Any]) -> None:
-        number, message = link.popleft()
-        receiver.do(receiver.participant.received(sender, number, message))
+    def _deliveries(self) -> Iterator[Move]:
+        for key, link in list(self.links.items()):
+            sender, to, number = key
+            receiver = self.processes.get(to)
+            if receiver is None or not link:
+                del self.links[key]
+            elif receiver.thaws_at or frozenset((sender, to)) in self.cuts:
+                continue
+            elif number <= receiver.at:
+                yield partial(self._deliver, sender, receiver, number, link)
+
+    def _deliver(
+        self, sender: int, receiver: Process, number: int, link: deque[Any]
+    ) -> None:
+        # What is of an older round comes at once: it has to be ignored.
+        for _ in range(1 if number == receiver.at else len(link)):
+            receiver.do(receiver.participant.received(sender, number, link.popleft()))
+
+    # -- words -------------------------------------------------------------------------
+
+    def _words_of(self, process: Process) -> Iterator[Move]:
+        if process.can_say():
+            yield process.say
+        elif process.said is not None:
+            yield process.told if process.answer else partial(self._hear, process)
+        if process.can_ask():
+            yield process.ask
+        elif process.asked is not None:
+            yield process.answered if process.reply else partial(self._serve, process)
+
+    def _hear(self, process: Process) -> None:
+        if self.master.away:
+            process.answer = (None,)
+            return
+        report, version = process.said
+        process.answer = (self.master.hear(process.index, report, version),)
+
+    def _serve(self, process: Process) -> None:
+        held, reports, wants = process.asked
+        if self.master.away:
+            process.asked = None
+            return
+        process.reply = self.master.call(process.index, held, reports, wants=wants)
+
+    def _moves_of_master(self) -> Iterator[Move]:
+        master = self.master
+        if master.away:
+            return
+        if self.now >= master.ticks_at:
+            yield master.tick
+        gone = [number for number in master.alive if number not in self.processes]
+        if gone and self.now >= master.settles_until:
+            yield partial(master.lost, self.rng.choice(sorted(gone)))
+        saves = self.processes.get(master.asks_to_save() or 0)
+        if saves is not None and saves.leaving and not saves.thaws_at:
+            yield partial(self._save, saves)
+
+    def _save(self, process: Process) -> None:
+        self.saved = process.state.copy()
+        self.master.saved = self.saved.work.version
+
+    def move(self) -> bool:
+        """Let the next thing happen; return False where nothing ever will."""
+        found = self.moves()
+        if found:
+            self.moved_at = self.now
+        elif self.now - self.moved_at > _STILL_SECONDS:
+            return False
+        self.now += self.rng.choice((0.0, 0.02, 0.05, 0.2))
+        if not found or self.rng.random() < _WORD:
+            found = self.words() or found
+        if found:
+            self.rng.choice(found)()
+        else:
+            self.now += 0.3
+        return True
 
 
 def run(
-    seed: int, *, kind: type[Participant] = Participant, steps: int = 6
+    seed: int,
+    *,
+    kind: type[Participant] = Participant,
+    master: type[Master] = Master,
+    steps: int = 6,
 ) -> tuple[World, str]:
     """Run one schedule; return the world and what is wrong with it, "" if nothing."""
-    world = World(seed, kind)
+    world = World(seed, kind, master)
     rng = world.rng
     for _ in range(rng.randint(1, 5)):
         world.spawn()
-    world.form()
-    losses = rng.randint(0, 4)
-    joins = rng.randint(0, 3)
-    leaves = rng.randint(0, 2)
-    limit = 20_000
-    while limit:
-        limit -= 1
-        chance = rng.random()
-        if losses and chance < 0.012 and len(world.processes) > 1:
-            losses -= 1
-            for victim in rng.sample(sorted(world.processes), rng.choice((1, 1, 2))):
-                if len(world.processes) > 1:
-                    world.kill(victim)
-            continue
-        if joins and 0.012 <= chance < 0.02:
-            joins -= 1
-            world.spawn()
-            if rng.random() < 0.3:
-                world.form()
-            continue
-        if leaves and 0.02 <= chance < 0.03 and len(world.processes) > 1:
-            leaves -= 1
-            world.leave(rng.choice(sorted(world.processes)))
-            continue
-        moves = world.moves()
-        if not moves:
+    events = random_events(rng)
+    for _ in range(30_000):
+        if events and world.round.number and rng.random() < world.chance(events[-1]):
+            world.happen(events.pop())
+        elif not world.move():
             return world, "nothing can move"
-        rng.choice(moves)()
         wrong = _wrong_now(world)
-        if world.stateless and not (world.deaths or world.left_out):
-            return world, "the state is lost, though all who left did so in order"
-        if all(process.leaves for process in world.processes.values()):
-            return world, ""  # the newcomers were lost meanwhile
-        if wrong or world.stateless:
+        if wrong:
             return world, wrong
-        done = [p.participant.version or 0 for p in world.processes.values()]
-        over = not losses or len(world.processes) == 1
-        if over and not joins and min(done) >= steps:
-            break
-    return world, _wrong_at_end(world) if limit else "it does not come to its end"
+        if world.went_back or not world.processes:
+            return world, _wrong_where_all_left(world)
+        if not events and _is_over(world, steps):
+            return world, _wrong_at_end(world)
+    return world, "it does not come to its end"
+
+
+def _is_over(world: World, steps: int) -> bool:
+    """Whether all who live make steps together, and have made enough."""
+    return all(
+        process.at == world.round.number
+        and not process.leaving
+        and process.level
+        and process.state.work.version >= steps
+        for process in world.processes.values()
+    )
 
 
 def _wrong_now(world: World) -> str:
-    versions = {
-        index: process.participant.version
-        for index, process in world.processes.items()
-        if process.participant.version is not None
-        and process.number() >= _since(world, index)
-    }
+    if world.wrong or not world.changed:
+        return world.wrong
+    world.changed = False
+    versions = world.counting()
     if versions and max(versions.values()) - min(versions.values()) > 1:
         return f"versions {versions} are more than one step apart"
     last = max(world.acknowledged, default=-1)
@@ -497,47 +424,72 @@ def _wrong_now(world: World) -> str:
     return ""
 
 
-def _since(world: World, index: int) -> float:
-    entered = world.round
-    if index not in entered.members:
-        return float("inf")
-    return entered.since[entered.members.index(index)]
+def _wrong_where_all_left(world: World) -> str:
+    """Return what is wrong where the job is over, or goes back to a checkpoint."""
+    stays = world.master.alive - world.master.free
+    has = [index for index in world.counting() if index in stays]
+    if has:
+        return f"the job goes back though {has} have the state"
+    if not world.ordered or not world.acknowledged:
+        return ""
+    if world.saved is None:
+        return "the state is lost, though all who left did so in order"
+    return _wrong_in(world, world.saved)
 
 
 def _wrong_at_end(world: World) -> str:
-    best = max(
-        (p for p in world.processes.values() if p.participant.version is not None),
-        key=lambda p: p.participant.version or 0,
-        default=None,
-    )
-    if best is None:
+    versions = world.counting()
+    if not versions:
         return "nobody has a state"
-    for place, part in enumerate(best.state.parts):
+    best = max(versions, key=lambda index: versions[index])
+    return _wrong_in(world, world.processes[best].state)
+
+
+def _wrong_in(world: World, state: State) -> str:
+    for place, part in enumerate(state.parts):
         twice = [record for record, count in part.items() if count != 1]
         if twice:
             return f"records {twice} are in part {place} more than once"
-        lost = [r for r in world.acknowledged if r not in part]
+        lost = [r for r in world.acknowledged | world.master.accepted if r not in part]
         if lost:
             return f"acknowledged records {lost} are not in part {place}"
     return ""
 
 
+def totals(world: World) -> Counter[str]:
+    """Return how often what the schedules are about happened."""
+    return Counter(
+        {
+            "losses": world.deaths,
+            "records acknowledged": len(world.acknowledged),
+            "left in order": world.left,
+            "states left to newcomers": world.handed_over,
+            "master restarts": world.master.restarts,
+            "frozen": world.freezes,
+            "back from the dead": world.master.back,
+            "connections lost": world.lost_links,
+            "kept out": world.master.kept_out,
+            "differed": world.master.differed,
+            "lost before their report": world.unreported,
+            "rounds": world.round.number,
+            "went back": world.went_back,
+        }
+    )
+
+
 def main() -> int:
     """Run the schedules of a range of seeds (`0:10000`); print those that are wrong."""
+    logging.disable(logging.CRITICAL)
     first, end = (int(number) for number in sys.argv[1].split(":"))
-    failed = losses = acknowledged = handed_over = 0
+    failed, found = 0, Counter[str]()
     for seed in range(first, end):
         world, wrong = run(seed)
-        losses += world.deaths
-        acknowledged += len(world.acknowledged)
-        handed_over += world.handed_over
+        found.update(totals(world))
         if wrong:
             failed += 1
             print(f"seed {seed}: {wrong}")
-    print(
-        f"{end - first} schedules, {losses} losses, {acknowledged} records "
-        f"acknowledged, {handed_over} states left to newcomers: {failed} failed"
-    )
+    told = ", ".join(f"{count} {what}" for what, count in found.items())
+    print(f"{end - first} schedules, {told}: {failed} failed")
     return 1 if failed else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from elasticdl.collective.messages import (
@@ -26,26 +27,39 @@ from elasticdl.collective.messages import (
     Take,
 )
 from elasticdl.collective.protocol import Participant
+from elasticdl.worker.group.plan import StepPlan
 
-from tests.unit.collective.schedules import run
+from tests.unit.collective.schedules import run, totals
+from tests.unit.collective.schedules_master import Master
 
 SCHEDULES = 100  # `make soak` runs 10,000
 MOST = 300  # within which each wrong protocol is found out
+HAPPENS = (
+    "losses",
+    "records acknowledged",
+    "left in order",
+    "states left to newcomers",
+    "master restarts",
+    "back from the dead",
+    "connections lost",
+    "kept out",
+    "differed",
+)
 
 
-def failures(kind: type[Participant], schedules: int = MOST) -> Iterator[str]:
+def failures(
+    kind: type[Participant], schedules: int = MOST, *, master: type[Master] = Master
+) -> Iterator[str]:
     for seed in range(schedules):
-        _, wrong = run(seed, kind=kind)
+        _, wrong = run(seed, kind=kind, master=master)
         if wrong:
-            yield wrong
+            yield f"seed {seed}: {wrong}"
 
 
 def test_random_losses_lose_no_acknowledged_record_and_repeat_none() -> None:
-    assert list(failures(Participant, SCHEDULES)) == []
-
-
-def test_the_schedules_lose_members_and_hand_steps_over() -> None:
-    handed = losses = acknowledged = followed = 0
+    """All of what can happen does, a few times each: else this would prove nothing."""
+    handed = followed = 0
+    found, wrong = Counter[str](), []
 
     class Counting(Participant):
         def _caught_up(self, message):  # type: ignore[no-untyped-def]
@@ -54,11 +68,13 @@ def test_the_schedules_lose_members_and_hand_steps_over() -> None:
             return super()._caught_up(message)
 
     for seed in range(SCHEDULES):
-        world, _ = run(seed, kind=Counting)
-        losses += world.deaths
-        acknowledged += len(world.acknowledged)
+        world, says = run(seed, kind=Counting)
+        wrong += [f"seed {seed}: {says}"] if says else []
+        found.update(totals(world))
         followed += sum(p.followed for p in world.processes.values())
-    assert min(handed, losses, acknowledged, followed) >= 5
+    assert wrong == []
+    assert min(handed, followed) >= 3
+    assert {what for what in HAPPENS if found[what] < 3} == set()
 
 
 class ReportsAtOnce(Participant):
@@ -95,10 +111,10 @@ class HandsNothingOver(Participant):
         state = self._state()
         made = self._made
         if made is not None:
+            plan = StepPlan.decoded(made.plan)
             for part in state.parts:
-                part.subtract(made.plan)
-                for record in made.plan:
-                    del part[record]
+                for record in range(plan.start, plan.end):
+                    part.pop(record, None)
         return state
 
 
@@ -114,16 +130,17 @@ def test_without_the_hand_over_members_differ() -> None:
     assert any("differ" in wrong for wrong in failures(HandsNothingOver))
 
 
-class JustLeaves(Participant):
-    """Leaves at once, without a look at who else has the state."""
+class LetsGoAtOnce(Master):
+    """Lets whoever leaves go, without a look at who else has the state."""
 
-    @property
-    def is_last(self) -> bool:
-        return super().is_last and not self._leaves
+    def may_go(self, number: int) -> bool:
+        del number
+        return True
 
 
-def test_a_last_member_that_just_leaves_takes_the_state_with_it() -> None:
-    assert any("in order" in wrong for wrong in failures(JustLeaves))
+def test_a_last_member_that_is_let_go_at_once_takes_the_state_with_it() -> None:
+    found = failures(Participant, master=LetsGoAtOnce)
+    assert any("in order" in wrong for wrong in found)
 
 
 def member(me: int) -> Participant:
