@@ -124,8 +124,8 @@ class Reduced:
 class Finished:
     """The sender goes into a newer round, in which all members of this one are.
 
-    It has made all steps before `step` and takes no part in that one here. Others may
-    still make the step before it.
+    It has made all steps before `step` and makes no other one here. Others may still
+    make the step before it, and `step` itself if the sender has given its parts of it.
     """
 
     step: int

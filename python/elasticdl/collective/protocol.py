@@ -1,9 +1,8 @@
 """How members of a group make steps together, and lose none of them: decisions alone.
 
 Owns the order of messages in a round: hello, hand-over, header, pieces, reduced parts.
-Called by `collective.group` with what arrived, under its lock;
-tests/unit/collective/schedules.py calls it as it is. Must not know sockets, threads,
-time or what a plan, a gradient and a state are.
+Called by `collective.group` with what arrived, under its lock, and by the schedules of
+tests. Must not know sockets, threads, time or what a plan, a gradient and a state are.
 
 There is no barrier at a step's end. Before a step each member sends all others a
 header, and a step needs a piece of every member. So whoever finishes step s knows that
@@ -27,6 +26,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from elasticdl.collective.handing import Made, lacking, newest, sponsor_of
@@ -107,7 +107,7 @@ class Participant:
         self._broken = False
         self._level = False  # all hellos are there, and the own state is the group's
         self._begun = -1  # the step that is being computed
-        self._end: int | None = None  # a step that other members have no part in
+        self._end = inf  # the first step that some member has no part in
         self._hellos: dict[int, Hello] = {}
         # Steps in the own copy while it is not level, and steps that came too early.
         self._at: int | None = None
@@ -165,7 +165,8 @@ class Participant:
         return (
             self.level
             and not self._leaves
-            and self._begun == self._version != self._end
+            and self._begun == self._version
+            and self._begun < self._end
             and set(self._members) <= set(entered.members)
             and not self._is_void(entered)
         )
@@ -238,8 +239,8 @@ class Participant:
             case Piece() | Reduced():
                 return self._gradient(sender, message)
             case Finished(step):
-                self._end = step
-                return self._enter_next() if step == self._version else []
+                self._end, mine = min(self._end, step), self._version
+                return self._enter_next() if mine is not None and step <= mine else []
 
     def _caught_up(self, message: HandOver | Snapshot) -> list[Action]:
         if self._level:
@@ -400,7 +401,7 @@ class Participant:
             mine = self._at
         if mine is None or mine < (target or 0):
             return []
-        self._version = mine
+        self._version, self._copy = mine, None
         return self._begin()
 
     def _without_state(self) -> list[Action]:

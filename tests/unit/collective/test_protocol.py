@@ -220,6 +220,18 @@ def test_a_step_that_another_has_no_part_in_is_not_waited_for() -> None:
     assert Entered(grown, lingers=True) in late.enter(grown)
 
 
+def test_who_went_on_after_it_gave_its_parts_of_a_step_is_not_waited_for() -> None:
+    # Its state does not count in the next round: it makes no use of the step's sums.
+    one, _ = pair()
+    one.received(1, 1, Piece(0, 0, "p"))
+    one.added(0, 1, 0, "s0")
+    one.received(1, 1, Reduced(0, 1, "s1"))
+    assert one.applied()[-1] == Compute(1, "plan 1", 1)
+    assert one.received(1, 1, Finished(0)) == []
+    again = Round(2, (0, 1), (1, 2))
+    assert Entered(again, lingers=True) in one.enter(again)
+
+
 def test_a_step_is_given_up_when_a_member_is_lost_or_is_not_in_the_next_round() -> None:
     one, _ = pair()
     grown = Round(2, (0, 1, 5), (1, 1, 2))
@@ -269,6 +281,19 @@ def test_a_newcomer_that_listened_is_handed_the_steps_that_it_has_not() -> None:
     new.applied()
     assert new.version == 9
     assert new.level
+
+
+def test_a_copy_that_became_the_own_state_is_not_gone_on_with_when_that_is_void() -> (
+    None
+):
+    new = newcomer(5, 5, 6)
+    new.enter(Round(5, (0, 9), (1, 5)))
+    new.received(0, 5, Hello(9))
+    for step in (7, 8):
+        new.received(0, 5, made(step))
+        new.applied()
+    assert new.level
+    assert Send(0, Hello(None)) in new.enter(Round(6, (0, 9), (1, 6)))
 
 
 def test_a_sponsor_hands_over_what_it_has_kept() -> None:
