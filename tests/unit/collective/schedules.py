@@ -30,7 +30,7 @@ from elasticdl.worker.group.plan import StepPlan
 
 from tests.unit.collective.schedules_master import Master
 from tests.unit.collective.schedules_process import Process
-from tests.unit.collective.schedules_state import State, random_events
+from tests.unit.collective.schedules_state import State, random_events, totals
 
 _NOTICED_SECONDS = 5.0  # after which a dead connection ends
 _STILL_SECONDS = 200.0  # a time in which nobody does anything but talk to the master
@@ -322,6 +322,8 @@ class World:
         if self.master.away:
             process.answer = (None,)
             return
+        if self._is_sent_away(process):
+            return
         report, version = process.said
         process.answer = (self.master.hear(process.index, report, version),)
 
@@ -330,7 +332,17 @@ class World:
         if self.master.away:
             process.asked = None
             return
+        if self._is_sent_away(process):
+            return
         process.reply = self.master.call(process.index, held, reports, wants=wants)
+
+    def _is_sent_away(self, process: Process) -> bool:
+        """End a process that comes back from the dead: the master refuses its calls."""
+        if process.index not in self.master.fenced:
+            return False
+        self._end(process.index)
+        self.master.back += 1
+        return True
 
     def _moves_of_master(self) -> Iterator[Move]:
         master = self.master
@@ -454,27 +466,6 @@ def _wrong_in(world: World, state: State) -> str:
         if lost:
             return f"acknowledged records {lost} are not in part {place}"
     return ""
-
-
-def totals(world: World) -> Counter[str]:
-    """Return how often what the schedules are about happened."""
-    return Counter(
-        {
-            "losses": world.deaths,
-            "records acknowledged": len(world.acknowledged),
-            "left in order": world.left,
-            "states left to newcomers": world.handed_over,
-            "master restarts": world.master.restarts,
-            "frozen": world.freezes,
-            "back from the dead": world.master.back,
-            "connections lost": world.lost_links,
-            "kept out": world.master.kept_out,
-            "differed": world.master.differed,
-            "lost before their report": world.unreported,
-            "rounds": world.round.number,
-            "went back": world.went_back,
-        }
-    )
 
 
 def main() -> int:

@@ -64,11 +64,11 @@ class Master:
         self.next_task, self.next_lease = 0, 1
         self.saved = -1  # steps with records in the newest checkpoint
         self.alive: set[int] = set()
+        self.fenced: set[int] = set()  # were silent for long: nothing of them counts
         # What it heard.
         self.said: dict[int, Said] = {}
         self.free: set[int] = set()
         self.heard_at: dict[int, float] = {}
-        self.silent: set[int] = set()
         self.back_at = self.settles_until = self.ticks_at = 0.0
         # How often these happened.
         self.restarts = self.back = self.kept_out = self.differed = 0
@@ -83,7 +83,7 @@ class Master:
     def restart(self, seconds: float) -> None:
         """Forget what was said; come back in so many seconds."""
         self.restarts += 1
-        self.said, self.free, self.silent = {}, set(), set()
+        self.said, self.free = {}, set()
         self.back_at = self.world.now + seconds
         self.settles_until = self.back_at + _SETTLE_SECONDS
         self.heard_at = dict.fromkeys(self.alive, self.back_at)
@@ -97,9 +97,6 @@ class Master:
 
     def hear(self, number: int, report: GroupReport, version: int) -> GroupRound | None:
         """Take a worker's word; return what it is answered."""
-        if number in self.silent:
-            self.silent.discard(number)
-            self.back += 1
         now = self.world.now
         self.alive.add(number)
         self.heard_at[number] = now
@@ -145,7 +142,7 @@ class Master:
         for number in sorted(self.alive):
             heard = self.heard_at.setdefault(number, self.world.now)
             if self.world.now - heard > _SILENT_SECONDS:
-                self.silent.add(number)
+                self.fenced.add(number)
                 self.lost(number)
 
     # -- rounds ------------------------------------------------------------------------

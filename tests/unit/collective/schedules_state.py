@@ -5,19 +5,17 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elasticdl.worker.group.plan import Outcome, StepPlan, Work, shares
 
+if TYPE_CHECKING:
+    from tests.unit.collective.schedules import World
+
 PARTS = 5  # a state has so many, whatever the number of members
 RECORDS = 4  # of a step
-_LENGTHS = (
-    10,
-    4,
-    3,
-    6,
-    9,
-)  # of tasks, in records: one after the other, again and again
+# Of tasks, in records: one after the other, again and again.
+_LENGTHS = (10, 4, 3, 6, 9)
 
 
 def task_range(number: int) -> tuple[int, int]:
@@ -99,3 +97,24 @@ def random_events(rng: random.Random) -> list[str]:
     events = [e for event, n in most.items() for e in [event] * rng.randint(0, n)]
     rng.shuffle(events)
     return events
+
+
+def totals(world: World) -> Counter[str]:
+    """Return how often what the schedules are about happened."""
+    return Counter(
+        {
+            "losses": world.deaths,
+            "records acknowledged": len(world.acknowledged),
+            "left in order": world.left,
+            "states left to newcomers": world.handed_over,
+            "master restarts": world.master.restarts,
+            "frozen": world.freezes,
+            "back from the dead": world.master.back,
+            "connections lost": world.lost_links,
+            "kept out": world.master.kept_out,
+            "differed": world.master.differed,
+            "lost before their report": world.unreported,
+            "rounds": world.round.number,
+            "went back": world.went_back,
+        }
+    )

@@ -29,8 +29,9 @@ from elasticdl.collective.messages import (
 from elasticdl.collective.protocol import Participant
 from elasticdl.worker.group.plan import StepPlan
 
-from tests.unit.collective.schedules import run, totals
+from tests.unit.collective.schedules import run
 from tests.unit.collective.schedules_master import Master
+from tests.unit.collective.schedules_state import totals
 
 SCHEDULES = 100  # `make soak` runs 10,000
 MOST = 300  # within which each wrong protocol is found out
