@@ -233,7 +233,8 @@ class Master:
             return False
         entered = self.formed.round
         since = entered.since[entered.members.index(number)]
-        return self.said[number].level_in >= since
+        level = self.said[number].level_in >= since
+        return level and number not in self._differing()
 
     def may_go(self, number: int) -> bool:
         """Whether a member that leaves may go now."""

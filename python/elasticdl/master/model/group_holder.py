@@ -18,12 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from elasticdl.collective.messages import Round
-from elasticdl.job.heartbeats import (
-    GroupMember,
-    GroupReport,
-    GroupRound,
-    LocalSnapshot,
-)
+from elasticdl.job.heartbeats import GroupMember, GroupReport, GroupRound, LocalSnapshot
 from elasticdl.job.names import Role
 from elasticdl.job.status import GroupOut, GroupStatus
 from elasticdl.job.words import ReplicaState, RoundCause
@@ -393,12 +388,16 @@ class GroupHolder(ModelHolder):
             keeper.ask(_LAST_LEAVES, now=now)
 
     def _has_state(self, member: Member) -> bool:
-        """Whether a member has said that it is level since it is one."""
+        """Whether a member has said that it is level since it is one.
+
+        And whether nobody says that it has other values than the leader.
+        """
         said, formed = self._said.get(member.generation), self._formed
         if said is None or formed is None or not self._is_in(member):
             return False
         place = formed.round.members.index(member.generation)
-        return said.level_in >= formed.round.since[place]
+        level = said.level_in >= formed.round.since[place]
+        return level and member.generation not in self._differing()
 
     def _differing(self) -> tuple[int, ...]:
         """Return whose state is not as that of the leader of the newest round."""

@@ -21,6 +21,8 @@ from typing import Any
 from elasticdl.job.spec.kinds import RateRule
 from elasticdl.job.tasks import REMEMBERED_TASKS
 
+_MOST_ASIDE = 64  # tasks: many more than two leaders in turn can differ in
+
 
 @dataclass(frozen=True)
 class GroupTask:
@@ -145,19 +147,26 @@ class Work:
     tasks: dict[int, GroupTask] = field(default_factory=dict)  # by lease
     totals: dict[int, Totals] = field(default_factory=dict)  # by lease
     applied: OrderedDict[int, int] = field(default_factory=OrderedDict)
+    # By lease, of the newest that were put aside. A leader that was lost may have told
+    # some members alone that a task was reported: whoever leads next names it again.
+    aside: OrderedDict[int, Totals] = field(default_factory=OrderedDict)
 
     def add(self, tasks: Iterable[GroupTask]) -> None:
         """Add tasks that the group was leased; those it has are left alone."""
         for task in tasks:
             if task.lease_id not in self.tasks:
                 self.tasks[task.lease_id] = task
-                self.totals[task.lease_id] = Totals(reached=task.start)
+                known = self.aside.pop(task.lease_id, None)
+                self.totals[task.lease_id] = known or Totals(reached=task.start)
         self.tasks = dict(sorted(self.tasks.items()))
 
     def keep(self, leases: Collection[int]) -> None:
-        """Forget all tasks but these."""
-        for lease_id in set(self.tasks) - set(leases):
-            del self.tasks[lease_id], self.totals[lease_id]
+        """Put all tasks aside but these."""
+        for lease_id in sorted(set(self.tasks) - set(leases)):
+            del self.tasks[lease_id]
+            self.aside[lease_id] = self.totals.pop(lease_id)
+        while len(self.aside) > _MOST_ASIDE:
+            self.aside.popitem(last=False)
 
     def unfinished(self) -> list[GroupTask]:
         """Return the tasks with records that are in no step yet."""
@@ -254,6 +263,7 @@ class Work:
                 "tasks": [astuple(task) for task in self.tasks.values()],
                 "totals": {k: asdict(v) for k, v in self.totals.items()},
                 "applied": list(self.applied.items()),
+                "aside": {k: asdict(v) for k, v in self.aside.items()},
             }
         ).encode()
 
@@ -267,15 +277,17 @@ class Work:
         try:
             tree = json.loads(raw)
             tasks = [GroupTask(*task) for task in tree["tasks"]]
+            totals, aside = (
+                [(int(k), Totals.of({**v, "reported": False})) for k, v in of.items()]
+                for of in (tree["totals"], tree["aside"])
+            )
             return Work(
                 tree["version"],
                 tree["rate"],
                 {task.lease_id: task for task in tasks},
-                {
-                    int(k): Totals.of({**v, "reported": False})
-                    for k, v in tree["totals"].items()
-                },
+                dict(totals),
                 OrderedDict((k, v) for k, v in tree["applied"]),
+                OrderedDict(aside),
             )
         except (TypeError, KeyError, ValueError) as error:
             raise ValueError(f"got no state of a group's work: {error}") from error

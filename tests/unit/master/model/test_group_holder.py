@@ -513,3 +513,27 @@ def test_members_are_not_kept_by_a_job_that_is_over(master: Master) -> None:
     master.holder.job_is_over()
     master.says(last, version=7, round=1, level=True, leaves=True)
     assert master.round_of(last).goes
+
+
+async def turned(master: Master) -> None:
+    """Let the loop turn once, and begin what it begins."""
+    master.turn()
+    await asyncio.sleep(0)
+
+
+def test_a_leader_that_leaves_gives_one_that_has_other_values_its_own_first(
+    master: Master,
+) -> None:
+    leader, other = group_of(master, 2)
+    differs = (other.generation,)
+    master.says(leader, version=7, round=1, level=True, leaves=True, differing=differs)
+    assert master.round_of(leader).stays
+    asyncio.run(turned(master))  # asks for a checkpoint
+    repaired = master.round_of(other)
+    assert [m.number for m in repaired.members] == [leader.generation, *differs]
+    assert [m.since for m in repaired.members] == [1, repaired.number]
+    master.says(leader, version=7, round=repaired.number, level=True, leaves=True)
+    assert master.round_of(leader).stays
+    master.level(other)
+    master.says(leader, version=7, round=repaired.number, level=True, leaves=True)
+    assert master.round_of(leader).goes

@@ -154,6 +154,26 @@ def test_tasks_that_the_leader_names_no_more_are_forgotten() -> None:
     assert list(work.tasks) == list(work.totals) == [101]
 
 
+def test_a_task_that_one_leader_put_aside_and_the_next_names_is_not_made_again() -> (
+    None
+):
+    # The first one reported it, said so to this member, and was lost.
+    first, second = tasks([10, 10])
+    leads_next, work = Work(), Work()
+    for one in (leads_next, work):
+        one.add([first])
+        for _ in range(2):
+            made(one, one.plan(5))
+    work.follow(StepPlan(held=(second,)))
+    copied = Work.decoded(work.encoded())  # by a newcomer
+    leads_next.add([second])
+    for one in (work, copied):
+        one.follow(leads_next.plan(5))
+        assert one.plan(5) == leads_next.plan(5)
+        assert one.finished() == [first]
+        assert one.totals[first.lease_id].records == 10
+
+
 def test_a_leader_keeps_what_it_was_leased_after_it_made_a_plan() -> None:
     first, second = tasks([32, 32])
     work = Work()
