@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import in_force
+from elasticdl.job.heartbeats import PsHeartbeat, WorkerHeartbeat
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import LeaseRequest, ReplicaId
@@ -42,6 +43,53 @@ def test_no_worker_is_told_that_the_job_is_over_before_the_last_report_is_on_dis
             assert (await asked).finished
 
     rig.run(story)
+
+
+def test_nobody_is_told_of_a_rewind_before_the_journal_has_it(rig) -> None:
+    """The next master would go on as if it had not been, with those who went back."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()  # nobody trains meanwhile
+        async with rig.serving() as master:
+            parts = master.job.parts
+            await rig.until(
+                lambda: (
+                    any(w.ready for w in parts.table.workers())
+                    and any(p and p.ps for p in parts.table.ps())
+                )
+            )
+            worker = next(w for w in parts.table.workers() if w.ready)
+            ps = next(p for p in parts.table.ps() if p and p.ps)
+            beats = [
+                (
+                    master.servicer.WorkerSync,
+                    WorkerHeartbeat(
+                        replica=named(worker), worker=worker.worker, seen_revision=-1
+                    ),
+                ),
+                (
+                    master.servicer.PsSync,
+                    PsHeartbeat(replica=named(ps), status=ps.ps, seen_revision=-1),
+                ),
+            ]
+            async with parts.ledger._journal._disk:  # the disk is at something
+                parts.holder.go_back("to see who hears of it", now=1.0)
+                asked = [
+                    asyncio.ensure_future(call(beat, None)) for call, beat in beats
+                ]
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                assert not any(one.done() for one in asked)
+            told = await asyncio.gather(*asked)
+            assert [one.rewind for one in (told[0].ps, told[1])] == [1, 1]
+
+    rig.run(story)
+
+
+def named(member) -> ReplicaId:
+    return ReplicaId(
+        role=member.key.role, index=member.key.index, generation=member.generation
+    )
 
 
 def test_a_master_that_cannot_write_what_is_in_force_ends_so_that_it_can_go_on(

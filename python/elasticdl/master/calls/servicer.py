@@ -103,6 +103,7 @@ class MasterServicer:
         self._leasing = leasing
         self._heartbeats = heartbeats
         self._ps = ps
+        self._in_journal = self._parts.holder.decided
 
     @_answering
     async def Register(  # noqa: N802 - the name is the RPC's
@@ -195,7 +196,9 @@ class MasterServicer:
                 )
                 seconds = min(seconds, place)
             await signals.wait_for_revision(seconds)
-        return self._heartbeats.worker_reply(request, lost)
+        reply = self._heartbeats.worker_reply(request, lost)
+        await self._keep_decided()
+        return reply
 
     @_answering
     async def PsSync(  # noqa: N802 - the name is the RPC's
@@ -214,7 +217,15 @@ class MasterServicer:
         if self._parts.holder.answers_are_durable:
             # The next master has to know of each worker that counts no more.
             await self._parts.ledger.commit()
+        await self._keep_decided()
         return reply
+
+    async def _keep_decided(self) -> None:
+        """Return when the journal has the rewinds and rounds that may be told."""
+        decided = self._parts.holder.decided
+        if decided != self._in_journal:
+            await self._parts.ledger.commit()
+            self._in_journal = decided
 
     @property
     def _most_hold(self) -> float:

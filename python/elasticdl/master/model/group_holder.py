@@ -61,8 +61,6 @@ class GroupHolder(ModelHolder):
 
     outlives_workers = False
     waits_for_minimum = True
-    # A round that is told has to be in the journal.
-    answers_are_durable = True
     hands_over = True
 
     def __init__(self, around: Around) -> None:
@@ -92,6 +90,11 @@ class GroupHolder(ModelHolder):
         """Whether the leader has the group's state."""
         leader = self._leader()
         return leader is not None and self._is_level(leader)
+
+    @property
+    def decided(self) -> tuple[int, ...]:
+        """The number of rewinds and of the newest round."""
+        return (self.rewind, self._order.number if self._order else 0)
 
     @property
     def can_regroup(self) -> bool:
@@ -388,10 +391,7 @@ class GroupHolder(ModelHolder):
             keeper.ask(_LAST_LEAVES, now=now)
 
     def _has_state(self, member: Member) -> bool:
-        """Whether a member has said that it is level since it is one.
-
-        And whether nobody says that it has other values than the leader.
-        """
+        """Whether a member is level since it is one, and has the leader's values."""
         said, formed = self._said.get(member.generation), self._formed
         if said is None or formed is None or not self._is_in(member):
             return False

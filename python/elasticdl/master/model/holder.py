@@ -184,6 +184,14 @@ class ModelHolder(abc.ABC):
         return self._ledger.rewinds
 
     @property
+    def decided(self) -> tuple[int, ...]:
+        """What nobody may hear of before the journal has it; another one each time.
+
+        The next master goes by the journal: it would know nothing of it.
+        """
+        return (self.rewind,)
+
+    @property
     def rewind_dir(self) -> str:
         """Checkpoint of the last rewind."""
         return self._rewind_dir

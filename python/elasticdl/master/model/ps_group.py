@@ -188,10 +188,10 @@ class PsGroup(ModelHolder):
         Where nobody who lives knows, that of the others: all get each gradient.
         """
         most = max(self._versions.values(), default=0)
-        return max(self._versions.get(index, most), self._least_version())
+        return max(self._versions.get(index, most), self._least_version(index))
 
-    def _least_version(self) -> int:
-        """Return a version that all PS have had: each took what counts as trained.
+    def _least_version(self, index: int) -> int:
+        """Return a version that a PS has had: it took what counts as trained.
 
         Whoever was told of more may be gone, a worker and a master together.
         """
@@ -199,7 +199,11 @@ class PsGroup(ModelHolder):
         if queue is None or spec.ps.mode is UpdateMode.SYNC:
             return 0
         last = self._ledger.newest_of(model_facts.RewindFact)
-        return (last.version if last else 0) + queue.new_steps
+        rewound = self._ledger.newest_of(model_facts.RewoundFact)
+        began = last.version if last else 0
+        if rewound is not None and rewound.number == self.rewind:
+            began = dict(enumerate(rewound.versions)).get(index, began)
+        return began + queue.new_steps
 
     def _unheard(self, others: Iterable[Member]) -> Iterator[Member]:
         """Yield the members of an earlier master that have not reported to this one.
@@ -288,7 +292,15 @@ class PsGroup(ModelHolder):
             self.begins(now=now)
         if self.rewinding and self._all(self._has_rewound):
             self.rewinding = False
-            self._ledger.record(model_facts.RewoundFact(number=self.rewind))
+            last = self._ledger.newest_of(model_facts.RewindFact)
+            usual = last.version if last else 0
+            versions = tuple(
+                m.ps.began_at if m and m.ps and m.ps.initialized else usual
+                for m in self._table.ps()
+            )
+            self._ledger.record(
+                model_facts.RewoundFact(number=self.rewind, versions=versions)
+            )
             log.info("all PS are at rewind %d", self.rewind)
             self._signals.bump()
             self._signals.work()

@@ -86,6 +86,9 @@ class RewoundFact(Fact):
     NEWEST = True
 
     number: int
+    # By PS, with which they went on: parts of an asynchronous checkpoint differ. (): an
+    # earlier version noted none.
+    versions: tuple[int, ...] = ()
 
 
 class GroupMemberFact(BaseModel):
