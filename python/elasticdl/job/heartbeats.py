@@ -117,7 +117,7 @@ class GroupReport:
     copied: bool = False
     differing: tuple[int, ...] = ()  # of the leader: whose state is not as its own
     leaves: bool = False  # it makes no step any more, and goes once it may
-    version: int = 0  # of the state with which it leaves
+    version: int = 0  # of the group's state with which it leaves; 0: it has none
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ class Master:
         said = self.said.setdefault(number, Said(now, report))
         if report.broken != said.report.broken:
             said.broken_at = now
-        if report.level:
+        if report.level or report.version:
             said.level_in = report.round
         said.report = report
 

@@ -1,8 +1,7 @@
 """A member's process in the random schedules: protocol, plan and words as they are.
 
 It stands for `collective.group` and `worker.group.loop`: it does what the protocol
-tells it, one action at a time, follows the plans with a `Work`, and talks to the master
-by a `GroupLink`. What it keeps for newcomers is a `Feed`, how it leaves is `Leaving`.
+tells it, one action at a time, with a `Work`, a `Feed`, a `GroupLink` and `Leaving`.
 """
 
 from __future__ import annotations
@@ -113,9 +112,8 @@ class Process:
     def round(self) -> int:
         return self.participant.round.number if self.participant.round else 0
 
-    @property
-    def level(self) -> bool:
-        return self.participant.level
+    version = property(lambda self: self.participant.version)
+    level = property(lambda self: self.participant.level)
 
     @property
     def is_last(self) -> bool:

@@ -214,7 +214,7 @@ class GroupHolder(ModelHolder):
             self._signals.wake()
         if report.broken != said.report.broken:
             said.broken_at = now
-        if report.level:
+        if report.level or report.version:
             said.level_in = report.round
         if report != said.report:
             said.report = report

@@ -194,7 +194,7 @@ class GroupLink:
             broken, lost, stateless = self._broken, self._lost, self._stateless
             compared_in, differing = self._differing
             version = self._version
-        number = self._group.round
+        number, counts = self._group.round, self._group.version is not None
         return GroupReport(
             address=self._address,
             round=number,
@@ -205,5 +205,5 @@ class GroupLink:
             copied=self._group.copied,
             differing=differing if compared_in == number else (),
             leaves=version is not None,
-            version=version() if version is not None else 0,
+            version=version() if version is not None and counts else 0,
         )

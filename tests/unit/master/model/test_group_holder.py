@@ -341,6 +341,23 @@ def test_the_next_master_goes_on_with_the_round_and_its_number(
     following.ledger.close()
 
 
+def test_the_next_master_lets_nobody_go_who_says_that_it_has_the_state_alone(
+    master: Master, tmp_path: Path
+) -> None:
+    """It has heard of no level member yet: the round was broken meanwhile."""
+    (leader,) = group_of(master, 1)
+    master.level(leader, version=4)
+    leader.registered = True
+    master.table.note(leader, now=master.clock())
+    asyncio.run(master.ledger.commit())
+    following = Master(tmp_path, master.clock, launched=False)
+    (adopted,) = following.table.workers()
+    following.runs(adopted)
+    following.says(adopted, version=4, round=1, broken=1, leaves=True)
+    assert following.round_of(adopted).stays
+    following.ledger.close()
+
+
 def test_who_leads_next_may_report_what_was_taken_of_a_lost_leader_but_not_answered(
     master: Master, tmp_path: Path
 ) -> None:

@@ -110,7 +110,7 @@ STORED = {
         "limits": [[0, 3]],
     },
     ("rewind", ""): {"dir": "/c", "version": 3, "cause": "ps-0 was lost", "time": 4.0},
-    ("rewound", ""): {"number": 1},
+    ("rewound", ""): {"number": 1, "versions": [3, 2]},
     ("lostUpdates", ""): {"ps": "ps-0", "count": 7},
     ("missing", ""): {"name": "ps-0", "ranges": [[3, 5]]},
     ("evaluation", ""): {

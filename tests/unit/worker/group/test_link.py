@@ -86,3 +86,13 @@ def test_a_worker_that_leaves_hears_that_it_may_go_and_copies_nothing(group) -> 
     said = link.report()
     assert (said.leaves, said.version, said.round) == (True, 7, 1)
     assert group.version is not None  # a newcomer's state would be void
+
+
+def test_a_worker_without_the_groups_state_leaves_with_none(group) -> None:
+    """Else others would be let go, for what it has copied only in part."""
+    link = GroupLink(group, ME, "127.0.0.1:1", Measures(lambda: 0.0, lambda: 0))
+    link.told(alone(1))
+    assert group.next(60) == Begin(1)  # it has not begun yet
+    link.leave(lambda: 7)
+    said = link.report()
+    assert (said.leaves, said.version) == (True, 0)
