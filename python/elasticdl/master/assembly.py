@@ -37,7 +37,7 @@ from elasticdl.master.model.checkpoint_identity import Course, course_of
 from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.model.fixed_model import FixedModel
-from elasticdl.master.model.group_holder import GroupHolder
+from elasticdl.master.model.group.holder import GroupHolder
 from elasticdl.master.model.holder import Around, ModelHolder
 from elasticdl.master.model.holding import Holding
 from elasticdl.master.model.origin import Origin

@@ -16,7 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from elasticdl.master.model.rendezvous import Formed, Standing, decide
+from elasticdl.master.model.group.rendezvous import Formed, Standing, decide
 
 from tests.integration.collective.network import Network
 from tests.integration.collective.relay import Relay

@@ -438,7 +438,7 @@ def _wrong_now(world: World) -> str:
 
 def _wrong_where_all_left(world: World) -> str:
     """Return what is wrong where the job is over, or goes back to a checkpoint."""
-    stays = world.master.alive - world.master.free
+    stays = {n for n in world.master.alive if not world.master.words.may_go(n)}
     has = [index for index in world.counting() if index in stays]
     if has:
         return f"the job goes back though {has} have the state"

@@ -9,7 +9,7 @@ from elasticdl.job.status import GroupOut
 from elasticdl.job.words import HappeningKind, OutCause
 from elasticdl.master.happenings import RoundWorks
 from elasticdl.master.members.member import Member
-from elasticdl.master.model.group_status import Changes, last_of
+from elasticdl.master.model.group.status import Changes, last_of
 from elasticdl.master.telling.gauges import Gauges
 from elasticdl.master.telling.sentences import decisions_of
 from elasticdl.metrics.registry import MasterMetrics

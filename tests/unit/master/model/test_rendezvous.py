@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from elasticdl.job.words import RoundCause
-from elasticdl.master.model.rendezvous import (
+from elasticdl.master.model.group.rendezvous import (
     JOIN_SECONDS,
     WORDS_SECONDS,
     Formed,

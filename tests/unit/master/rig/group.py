@@ -1,6 +1,6 @@
 """The real parts of a group's master over a real journal; a test says what workers say.
 
-Made by the tests of `master.model.group_holder`.
+Made by the tests of `master.model.group.holder`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elasticdl.job.words import ReplicaState
 from elasticdl.master.assembly import assemble
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
-from elasticdl.master.model.group_holder import GroupHolder
+from elasticdl.master.model.group.holder import GroupHolder
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.runner.publisher import Platform

@@ -1,9 +1,9 @@
 """The group of workers that all have a job's model: who is in it, what a loss costs.
 
 Owns the rules of strategy allReduce: when a round of the group ends and who is in the
-next one (`rendezvous` decides that), who leads, which checkpoint it begins with. Made
-by `master.assembly`; called as a `ModelHolder`. Must not launch anything or write
-checkpoints, nor know what workers say to each other.
+next one (`rendezvous` decides that, from the words in `gathering`), who leads, which
+checkpoint it begins with. Made by `master.assembly`; called as a `ModelHolder`. Must
+not launch anything or write checkpoints, nor know what workers say to each other.
 
 Every member has all of the model, so that only the loss of all of them costs something:
 then data and model go back to the newest checkpoint. The tasks of a leader that was
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from elasticdl.collective.messages import Round
 from elasticdl.job.heartbeats import GroupMember, GroupReport, GroupRound, LocalSnapshot
@@ -24,17 +24,10 @@ from elasticdl.job.status import GroupOut, GroupStatus
 from elasticdl.job.words import ReplicaState, RoundCause
 from elasticdl.master.happenings import RoundBegan, RoundWorks
 from elasticdl.master.members.member import Member
-from elasticdl.master.model.group_status import Changes, Outside, last_of, out_of
+from elasticdl.master.model.group.gathering import Gathering, Here
+from elasticdl.master.model.group.rendezvous import Formed, decide, waits
+from elasticdl.master.model.group.status import Changes, Outside, last_of, out_of
 from elasticdl.master.model.holder import Around, Leading, ModelHolder
-from elasticdl.master.model.rendezvous import (
-    Formed,
-    Present,
-    Standing,
-    decide,
-    is_last,
-    may_go,
-    waits,
-)
 from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.facts import Restore
 from elasticdl.runner.base import ReplicaKey
@@ -44,16 +37,6 @@ log = logging.getLogger(__name__)
 # Others may be there: newcomers, who were copying the state.
 _NOBODY_HAS_IT = "no member with the model's state was left"
 _LAST_LEAVES = "the last worker that has the model leaves"
-
-
-@dataclass
-class _Said:
-    """What a worker has said of its group."""
-
-    ready_at: float
-    report: GroupReport
-    broken_at: float = 0.0
-    level_in: int = 0  # the last round in which it had the state
 
 
 class GroupHolder(ModelHolder):
@@ -67,8 +50,7 @@ class GroupHolder(ModelHolder):
         """Continue at the state in the journal."""
         self._leading = Leading()
         super().__init__(around, self._leading)
-        self._said: dict[int, _Said] = {}  # by number
-        self._free: set[int] = set()  # those that leave, and were told that they may
+        self._words = Gathering(self._here)
         self._formed: Formed | None = None
         self._order: GroupRound | None = None
         self._index: dict[int, int] = {}  # of each member of the round
@@ -116,25 +98,21 @@ class GroupHolder(ModelHolder):
     def round_of(self, member: Member) -> GroupRound | None:
         """Return the newest round; to a worker outside, whose state it can copy."""
         order = self._order
-        said = self._said.get(member.generation)
+        said = self._words.said(member.generation)
         stays = member.alive and not member.drain
-        ready = said is not None and (stays or said.report.leaves)
+        ready = said is not None and (stays or said.leaves)
         if order is None or not (ready or self._is_in(member)):
             return None
         plan = self._ledger.plan
-        goes = self._may_go(member)
+        goes = self._words.may_go(member.generation)
         return replace(
             order,
             step_records=plan.batch_size if plan else 0,
             waits=self.num_waiting is not None,
-            newcomers=self._has_newcomers,
-            stays=not goes and self._leaves(member),
+            newcomers=self._words.has_newcomers,
+            stays=not goes and self._words.leaves(_here(member)),
             goes=goes,
         )
-
-    @property
-    def _has_newcomers(self) -> bool:
-        return bool(self._said.keys() - self._index.keys())
 
     @property
     def num_waiting(self) -> int | None:
@@ -144,7 +122,7 @@ class GroupHolder(ModelHolder):
             return None  # asked with each heartbeat: nobody is counted
         if formed is not None and waits(formed, least=least):
             return len(formed.round.members)
-        ready = len(self._standings())
+        ready = len(self._words.standings())
         return ready if 0 < ready < least else None
 
     @property
@@ -172,7 +150,7 @@ class GroupHolder(ModelHolder):
     def _out(self) -> list[GroupOut]:
         """Return who runs and is in no round."""
         kept_out = self._formed.kept_out if self._formed else {}
-        standings = self._standings()
+        standings = self._words.standings()
         ready = {w.worker: kept_out.get(w.worker, (0, 0.0))[1] for w in standings}
         copying = frozenset(one.worker for one in standings if not one.copied)
         short = len(ready) < self._table.spec.worker.min
@@ -206,18 +184,14 @@ class GroupHolder(ModelHolder):
             self.begins(now=now)
 
     def _note(self, member: Member, report: GroupReport, *, now: float) -> None:
-        said = self._said.get(member.generation)
-        if said is None:
-            if not self._has_newcomers:
+        number, words = member.generation, self._words
+        is_new, others = words.said(number) is None, words.has_newcomers
+        changed = words.hear(number, report, now=now)
+        if is_new:
+            if not others:
                 self._signals.bump()  # a leader that is about to leave waits for it
-            said = self._said[member.generation] = _Said(now, report)
             self._signals.wake()
-        if report.broken != said.report.broken:
-            said.broken_at = now
-        if report.level or report.version:
-            said.level_in = report.round
-        if report != said.report:
-            said.report = report
+        elif changed:
             self._signals.wake()
             self._signals.work()  # the leader may be level by now
 
@@ -242,8 +216,7 @@ class GroupHolder(ModelHolder):
 
     def left(self, member: Member) -> None:
         """Abort the checkpoint of a leader; the next round is without the member."""
-        self._said.pop(member.generation, None)
-        self._free.discard(member.generation)
+        self._words.lost(member.generation)
         if self._index.get(member.generation) == self._leading.leader:
             self._keeper.abort()
         self._signals.wake()
@@ -268,12 +241,13 @@ class GroupHolder(ModelHolder):
         self._looked_at = now
         if self._table.settling:
             return  # who was not heard of yet may be there
-        standings = self._standings()
+        standings = self._words.standings()
         # A later one makes no step either, but has a state: for checkpoints, newcomers.
         least = self._table.spec.worker.min if self._formed is None else 1
         if len(standings) < max(1, least):
             return
-        if self._formed is not None and self._nobody_has_it(standings):
+        trained = self._acknowledged and not self._anew
+        if trained and self._words.nobody_has_it(standings):
             self.go_back(self._why_all_are_gone(_NOBODY_HAS_IT), now=now)
         formed = decide(
             self._formed,
@@ -288,93 +262,23 @@ class GroupHolder(ModelHolder):
         self._let_go()
         self._save(now=now)
 
-    def _nobody_has_it(self, standings: list[Standing]) -> bool:
-        """Whether what was trained is lost with those who had it."""
-        if self._formed is None or not self._acknowledged or self._anew:
-            return False
-        number = self._formed.round.number
-        here = {one.worker for one in standings}
-        stayed = [m for m in self._formed.round.members if m in here]
-        return not stayed or any(
-            said.report.stateless and said.report.broken == number
-            for member in stayed
-            if (said := self._said.get(member)) is not None
-        )
-
     def _take_back(self, version: int, *, loads: bool, now: float) -> None:
         """Let all members begin with the checkpoint, in a round of its own."""
         self._acknowledged = False
         self._anew = "training goes back"
         super()._take_back(version, loads=loads, now=now)
 
-    # -- rounds --------------------------------------------------------------------
-
-    def _standings(self) -> list[Standing]:
-        found = []
-        differing = self._differing()
-        for member in self._table.workers():
-            said = self._said.get(member.generation)
-            if said is None and member.generation in self._index:
-                # Of an earlier master's round: what it said is not known here.
-                said = _Said(0.0, GroupReport())
-            stays = member.alive and not self._leaves(member)
-            if said is None or not (stays or self._is_last(member)):
-                continue
-            found.append(
-                Standing(
-                    member.generation,
-                    ready_at=said.ready_at,
-                    broken=said.report.broken,
-                    broken_at=said.broken_at,
-                    lost=said.report.lost or -1,
-                    copied=said.report.copied,
-                    differs=member.generation in differing,
-                    name=member.name,
-                )
-            )
-        return found
-
     # -- members that leave --------------------------------------------------------
 
-    def _leaves(self, member: Member) -> bool:
-        said = self._said.get(member.generation)
-        return member.drain or (said is not None and said.report.leaves)
-
-    def _may_go(self, member: Member) -> bool:
-        return self.is_over or member.generation in self._free
-
-    def _is_last(self, member: Member) -> bool:
-        """Whether a member that leaves has what nobody else has who will be there."""
-        return is_last(member.generation, self._present())
-
-    def _present(self) -> list[Present]:
-        return [
-            Present(
-                one.generation,
-                has_state=self._has_state(one),
-                leaves=self._leaves(one),
-                let_go=self._may_go(one),
-            )
-            for one in self._there()
-        ]
-
-    def _there(self) -> Iterator[Member]:
-        """Return who runs and has spoken, also who leaves."""
-        for one in self._table.workers():
-            runs = one.state is ReplicaState.RUNNING and not one.lost_by
-            if runs and one.generation in self._said:
-                yield one
+    def job_is_over(self) -> None:
+        """Let everybody go."""
+        super().job_is_over()
+        self._words.ends()
 
     def _let_go(self) -> None:
-        """Let members go that say that they leave, one after the other."""
-        for member in self._there():
-            said = self._said[member.generation]
-            leaves = said.report.leaves and not self._may_go(member)
-            saved = self._is_saved(said.report.version)
-            if leaves and may_go(member.generation, self._present(), saved=saved):
-                self._free.add(member.generation)
-                self._signals.bump()
-                self._signals.wake()  # the next round is without it
+        for _ in self._words.let_go(self._is_saved):
+            self._signals.bump()
+            self._signals.wake()  # the next round is without it
 
     def _is_saved(self, version: int) -> bool:
         newest = self._keeper.newest
@@ -382,41 +286,26 @@ class GroupHolder(ModelHolder):
 
     def _save(self, *, now: float) -> None:
         """Ask for a checkpoint if the only member with the state leaves."""
-        leader, keeper = self._leader(), self._keeper
-        if leader is None or not self._is_last(leader):
-            return
-        report = self._said[leader.generation].report
+        keeper = self._keeper
         tries = not keeper.problem or keeper.schedule.may_hurry(now=now)
-        if tries and report.leaves and not self._is_saved(report.version):
+        if tries and self._words.has_to_save(self._is_saved):
             keeper.ask(_LAST_LEAVES, now=now)
 
-    def _has_state(self, member: Member) -> bool:
-        """Whether a member is level since it is one, and has the leader's values."""
-        said, formed = self._said.get(member.generation), self._formed
-        if said is None or formed is None or not self._is_in(member):
-            return False
-        place = formed.round.members.index(member.generation)
-        level = said.level_in >= formed.round.since[place]
-        return level and member.generation not in self._differing()
+    # -- rounds --------------------------------------------------------------------
 
-    def _differing(self) -> tuple[int, ...]:
-        """Return whose state is not as that of the leader of the newest round."""
-        leader = self._leader()
-        said = self._said.get(leader.generation) if leader else None
-        if said is None or self._order is None:
-            return ()
-        return said.report.differing if said.report.round == self._order.number else ()
+    def _here(self) -> list[Here]:
+        return [_here(member) for member in self._table.workers()]
 
     def _form(self, formed: Formed) -> None:
         before = self._formed.round.leader if self._formed is not None else None
         now, members = formed.at, []
-        differing = self._differing()
+        differing = self._words.differing()
         if differing:
             log.warning("Round %d: %s", formed.round.number, formed.why)
         for number, since in zip(formed.round.members, formed.round.since, strict=True):
             key = self._key(number)
-            said = self._said.get(number)
-            address = said.report.address if said else self._address(number)
+            said = self._words.said(number)
+            address = said.address if said else self._address(number)
             members.append(
                 model_facts.GroupMemberFact(
                     number=number, index=key.index, address=address, since=since
@@ -466,6 +355,7 @@ class GroupHolder(ModelHolder):
             cause=RoundCause(fact.cause) if fact.cause else None,
             names={m.number: f"worker-{m.index}" for m in fact.members},
         )
+        self._words.forms(self._formed.round)
         self._repairs = fact.repairs
         self._order = GroupRound(
             fact.number,
@@ -497,3 +387,13 @@ class GroupHolder(ModelHolder):
             if member.generation == number:
                 return member.key
         return ReplicaKey(Role.WORKER, self._index.get(number, -1))
+
+
+def _here(member: Member) -> Here:
+    return Here(
+        member.generation,
+        member.name,
+        alive=member.alive,
+        runs=member.state is ReplicaState.RUNNING and not member.lost_by,
+        drains=member.drain,
+    )

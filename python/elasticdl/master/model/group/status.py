@@ -1,6 +1,6 @@
 """What is shown of a group: what its changes cost, who is last, who is out and why.
 
-Owns these figures and the rule of who is last. Fed and asked by `model.group_holder`.
+Owns these figures and the rule of who is last. Fed and asked by `group.holder`.
 Must not decide who is in a round.
 """
 

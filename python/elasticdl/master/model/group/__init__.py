@@ -1,0 +1,1 @@
+"""A group of workers from the master: who is in it, and what it is shown as."""
