@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import functools
 import logging
 import os
@@ -59,6 +60,8 @@ def run() -> int:
         spec = in_force(context.job_dir)
         set_up_logging(context.name, spec.log.level, spec.log.file)
         hold_lifeline(context)
+        # Where native code crashes the log shows the line that called it.
+        faulthandler.enable(all_threads=False)
         set_up_numba()
         threading.excepthook = _die_with_thread
         return serve_until_stopped(context, spec)

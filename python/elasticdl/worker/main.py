@@ -8,6 +8,7 @@ data has been made. Decides nothing.
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import logging
 import os
 import signal
@@ -67,6 +68,8 @@ def run() -> int:
         return exit_code_of(error)
     set_up_logging(context.name, spec.log.level, spec.log.file)
     hold_lifeline(context)
+    # Where native code crashes the log shows the line that called it.
+    faulthandler.enable(all_threads=False)
     sys.setswitchinterval(_TURN_SECONDS)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")

@@ -4,12 +4,16 @@ import contextlib
 import errno
 import os
 import resource
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from elasticdl.checkpoint import shelf
+from elasticdl.client.local.launcher import Timing, launch
+from elasticdl.job.values.document import ValuesFile
 from elasticdl.testing.claims import check_whole
 
 needs_prlimit = pytest.mark.skipif(
@@ -35,6 +39,18 @@ def pids(one, role):
 def journal_size(one):
     """Of the segment that is written: the largest file of the master."""
     return max(f.stat().st_size for f in one.job_dir.journal_dir.glob("*.jsonl"))
+
+
+def waits_for_disk(said):
+    words = " ".join(said.split())  # lines of a terminal
+    return "its master waits for its journal's disk: no space left on device" in words
+
+
+def until(condition):
+    end = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -162,6 +178,52 @@ def test_full_disk_under_the_whole_job_is_waited_out(small, small_disk):
     check_whole(one, report)
     assert report.relaunches == []
     assert report.master_restarts == 0
+
+
+@needs_mount
+def test_a_master_that_begins_on_a_full_disk_says_so_and_goes_on(small, small_disk):
+    folder = small_disk("jobs/begins-full/journal")
+    one = small("begins-full")
+    steps = one.wait_for_step(100).progress.steps
+    filler = fill(folder)
+    one.handle.kill("master", signal.SIGKILL)
+    until(lambda: waits_for_disk(one.handle.view().note))
+    shown = one.jobs_dir / "begins-full.out"
+    until(lambda: waits_for_disk(shown.read_text()))
+    filler.unlink()
+    one.wait_for_step(steps + 100)
+    one.end_after_this_epoch()
+    report = one.finish()
+    check_whole(one, report)
+    assert (report.master_restarts, report.relaunches) == (1, [])
+
+
+@needs_mount
+def test_a_master_may_wait_longer_for_its_disk_than_a_start_takes(small_disk, tmp_path):
+    fill(small_disk("jobs/waits/journal"))
+    job = {
+        "name": "waits",
+        "model": {"definition": "digits.cnn.custom_model"},
+        "data": {"training": "train"},
+    }
+    values = ValuesFile.model_validate({"kind": "job", "job": job})
+    launcher = launch(
+        values,
+        environ=os.environ,
+        jobs_dir=tmp_path / "jobs",
+        command=lambda role: (
+            sys.executable,
+            "-S",
+            "-c",
+            "import time; time.sleep(99)",
+        ),
+        timing=Timing(probe=0.1, answer=0.1, starting=0.5),
+    )
+    time.sleep(4.0)  # three starts would be over
+    notices = launcher.take_notices()
+    launcher.kill()
+    assert len(notices) == 1, notices
+    assert waits_for_disk(notices[0])
 
 
 @needs_mount

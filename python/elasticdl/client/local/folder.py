@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
 
-from elasticdl.errors import JobError
+from elasticdl.errors import JobError, is_storage_away
 from elasticdl.files import write_whole
 from elasticdl.job import folder
 from elasticdl.job.folder import Condition, JobLock
@@ -25,6 +26,7 @@ from elasticdl.job.values.document import ValuesFile
 DEFAULT_JOBS_DIR = "~/.elasticdl/jobs"
 # psutil derives start times from the boot time, which moves a little with the clock.
 _START_TOLERANCE_SECONDS = 3.0
+_LEAST_ROOM_BYTES = 64 * 1024  # the journal needs a block or two
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,25 @@ def write_run(job_dir: JobDir, run: RunFile) -> None:
     """Write run.json atomically, readable by this user alone: it has the token."""
     text = json.dumps(asdict(run), indent=1)
     write_whole(job_dir.run_file, text, durable=False, mode=0o600)
+
+
+def awaited_storage(job_dir: JobDir) -> str:
+    """Return what of its storage a master waits for that does not begin; "" if nothing.
+
+    It cannot say so itself: it answers no call before its journal has its first word.
+    """
+    place = job_dir.journal_dir
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        if not is_storage_away(error):
+            return ""
+        why = f"{error.strerror} ({place}); the job goes on once its storage answers"
+    else:
+        if free >= _LEAST_ROOM_BYTES:
+            return ""
+        why = f"no space left on device ({place}); free some, and the job goes on"
+    return f"its master waits for its journal's disk: {why}"
 
 
 def inspect(job_dir: JobDir) -> Condition:

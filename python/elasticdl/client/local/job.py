@@ -63,7 +63,8 @@ class LocalJob:
             with MasterCalls(run.master, run.token) as master:
                 status = master.status(timeout_seconds=_STATUS_SECONDS)
         except RpcError:
-            note = "its master does not answer now; the launcher starts it again"
+            away = "its master does not answer now; the launcher starts it again"
+            note = folder.awaited_storage(self.job_dir) or away
             return JobView(self.name, condition, note=note)
         return JobView(self.name, condition, status=status)
 

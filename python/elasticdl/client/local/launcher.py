@@ -306,10 +306,13 @@ class Launcher:
                 self._stop_sent = True
         except RpcError:
             probe.failed(time.monotonic())  # it took its time, or a look ago
+            self._look_at_storage(probe)
         silent_seconds = time.monotonic() - probe.last_time
         if master_restarts.is_silent(
             seconds=silent_seconds,
-            bound_seconds=timing.silent if probe.answered else timing.starting,
+            bound_seconds=timing.silent
+            if probe.answered
+            else timing.starting + probe.storage_seconds,
             failed_calls=probe.failures,
         ):
             self._replace_silent(probe, silent_seconds)
@@ -319,6 +322,14 @@ class Launcher:
             patience = timing.after_report + self.spec.on_end.most_seconds
             if time.monotonic() - probe.reported_time > patience:
                 self._replace_silent(probe, patience)
+
+    def _look_at_storage(self, probe: _Probe) -> None:
+        """Give a master that was started the time that it may wait for its journal."""
+        if probe.answered or not (why := folder.awaited_storage(self.job_dir)):
+            return
+        if not probe.storage_seconds:
+            self._notices.append(why)
+        probe.storage_seconds = self.spec.master.journal_wait_seconds
 
     def _replace_silent(self, probe: _Probe, seconds: float) -> None:
         self._notices.append(f"the master was silent for {seconds:.0f} s and is killed")
@@ -332,6 +343,7 @@ class _Probe:
 
     def __init__(self, now: float) -> None:
         self.answered = False
+        self.storage_seconds = 0.0  # that it may wait for its storage
         self.failures = 0
         self.last_time = now
         self.next_time = now

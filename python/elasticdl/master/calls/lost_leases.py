@@ -54,8 +54,11 @@ class LostLeases:
             self._parts.holder.admission.count()
             self._parts.signals.work()
 
-    def recover(self, member: Member, cause: str, *, now: float) -> None:
-        """Put back all tasks of a lost worker."""
+    def recover(self, member: Member, cause: str, *, now: float) -> str:
+        """Put back all tasks of a lost worker; return which records may be the cause.
+
+        Those of its tasks that most workers were lost at; "" if it had none.
+        """
         index, died = member.key.index, member.fell_at_work
         heir = self._parts.holder.heir(member)
         shared: list[QueuedTask] = []
@@ -75,6 +78,9 @@ class LostLeases:
             self._end_if_killed_at([*shared, *tasks], beside)
         self._parts.holder.admission.gone(index)
         self._parts.signals.work()
+        held = [*shared, *tasks]
+        most = max((task.deaths for task in held), default=0)
+        return _listed([task for task in held if task.deaths == most])
 
     def patience(self, member: Member) -> float:
         """Return by what factor a worker's time limit for a step is extended.

@@ -280,9 +280,9 @@ class MasterLoop:
     def _departed(self, departures: Iterable[Departure], *, now: float) -> None:
         parts = self._parts
         for departure in departures:
-            member = departure.member
+            member, held = departure.member, ""
             if member.is_worker:
-                self._lost_leases.recover(member, departure.reason, now=now)
+                held = self._lost_leases.recover(member, departure.reason, now=now)
                 parts.signals.wake()
             if parts.membership.leaving or member.drain:
                 parts.holder.left(member)
@@ -291,7 +291,7 @@ class MasterLoop:
             if departure.give_up is not None:
                 self._job.end(
                     JobState.FAILED,
-                    departure.give_up.message,
+                    departure.give_up.with_records(held),
                     departure.give_up.exit_code,
                 )
 

@@ -131,6 +131,13 @@ class GiveUp:
     message: str
     exit_code: ExitCode = ExitCode.JOB_FAILED
 
+    def with_records(self, held: str) -> str:
+        """Return the message, with the records that the worker was at."""
+        if not held:
+            return self.message
+        first, end, rest = self.message.partition("\n")
+        return f"{first} (it was at {held}){end}{rest}"
+
 
 def decide(
     ending: ReplicaEnding, history: PastEndings, limits: Limits, *, name: str

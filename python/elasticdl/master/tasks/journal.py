@@ -432,7 +432,7 @@ def cannot_write(path: Path, error: OSError) -> JournalError:
         else "make that folder writable"
     )
     return JournalError(
-        f"{path}: cannot write the journal: {error.strerror}; {way_out}"
+        f"cannot write the journal: {error.strerror} ({path}); {way_out}"
     )
 
 

@@ -20,6 +20,7 @@ from elasticdl.kube import pods
 from elasticdl.kube.pods import Ended, Waiting
 from elasticdl.kube.times import unix_seconds
 from elasticdl.runner.base import ObservedReplica, Phase, ReplicaKey
+from elasticdl.runner.last_words import last_words, signal_name
 
 Json = dict[str, Any]
 
@@ -167,6 +168,9 @@ def _ended(
     exit_code = ending.exit_code if ending else 0
     reason = _exit_reason(pod, ending)
     message = (ending.message if ending else "") or status.get("message") or ""
+    if reason is ExitReason.ERROR and ending and not of_init:
+        cause = signal_name(exit_code - 128) if exit_code in _CRASHES else ""
+        message = last_words(message, cause)
     if of_init and ending:
         message = f"init container {ending.container}: {message or ending.reason}"
     done = ending is not None and exit_code == 0

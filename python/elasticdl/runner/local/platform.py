@@ -28,6 +28,7 @@ from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.words import ExitReason
 from elasticdl.runner.base import Launch, ObservedReplica, Phase, ReplicaKey
+from elasticdl.runner.last_words import last_words, signal_name
 from elasticdl.runner.local import capacity as scheduling
 from elasticdl.runner.local.capacity import ClaimState
 from elasticdl.runner.local.processes import (
@@ -37,7 +38,6 @@ from elasticdl.runner.local.processes import (
     by_nobody_known,
     explain,
     out_of_memory,
-    signal_name,
 )
 from elasticdl.runner.local.table import (
     JobPlace,
@@ -396,10 +396,7 @@ class LocalPlatform:
                 ending = out_of_memory(ending)
             words = replica.note or ending.signal_name
             if ending.reason is ExitReason.ERROR and replica.child is not None:
-                words = replica.child.last_words() or words
-                if ending.signal_name not in words:
-                    # Native code may say nothing: what the log ends with is not why.
-                    words = f"{ending.signal_name}; its log ends with: {words}"
+                words = last_words(replica.child.end_of_log(), words)
             self._ended(replica, ending, words)
             if any(r.number > number for r in self._of_key(replica.launch.key)):
                 del self._replicas[number]  # watchers see its successor instead

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import os
-import re
 import signal
 import subprocess
 import threading
@@ -18,14 +17,10 @@ from pathlib import Path
 
 from elasticdl.job.words import ExitReason
 from elasticdl.runner.base import Phase
+from elasticdl.runner.last_words import signal_name
 from elasticdl.runner.local.temporary import remove_folder
 
 _TAIL_BYTES = 64 * 1024  # A traceback is a few KiB; a log may be gigabytes.
-_TAIL_LINES = 30
-_MOST_LINES = 60
-_TRACEBACK = "Traceback (most recent call last):"
-# As `job.context` writes them: time, level, who, module.
-_ERROR_LINE = re.compile(r"[-\d]+ [:.\d]+ (?:ERROR|CRITICAL) \S+ \S+: ")
 
 # Signals a process brings upon itself: a crash of its code, not a kill by somebody.
 _CRASHES = frozenset(
@@ -90,14 +85,6 @@ def out_of_memory(ending: ProcessEnding) -> ProcessEnding:
     return replace(ending, reason=ExitReason.OOM_KILLED, signal_name=words)
 
 
-def signal_name(number: int) -> str:
-    """Return `SIGKILL` for 9, and `signal 77` for an unnamed one."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 class ChildProcess:
     """A running child in its own session; `on_exit` is called once, from a thread."""
 
@@ -152,9 +139,9 @@ class ChildProcess:
         """Wait for the end and for `on_exit`; whether it came in time."""
         return self._ended.wait(timeout_seconds)
 
-    def last_words(self) -> str:
-        """Return the last error or traceback of the log, or else its last lines."""
-        return last_words(self._log_file, self._log_start)
+    def end_of_log(self) -> str:
+        """Return its last output."""
+        return end_of_log(self._log_file, self._log_start)
 
     def _send(self, number: int, *, group: bool) -> bool:
         try:
@@ -178,31 +165,12 @@ class ChildProcess:
             self._ended.set()
 
 
-def last_words(log_file: Path, start: int = 0) -> str:
-    """Return the last output of a crashed process, from byte `start` of its log."""
+def end_of_log(log_file: Path, start: int = 0) -> str:
+    """Return the last output of a process, from byte `start` of its log."""
     try:
         with log_file.open("rb") as log:
             end = log.seek(0, os.SEEK_END)
             log.seek(max(start, end - _TAIL_BYTES))
-            text = log.read().decode("utf-8", errors="replace")
+            return log.read().decode("utf-8", errors="replace")
     except OSError:
         return ""
-    lines = text.rstrip().splitlines()
-    begin = max(
-        (i for i, line in enumerate(lines) if _is_error(line)),
-        default=len(lines) - _TAIL_LINES,
-    )
-    lines = lines[max(0, begin) :]
-    if lines:
-        lines[0] = _ERROR_LINE.sub("", lines[0])
-    if len(lines) > _MOST_LINES:  # the end says what happened
-        lines = [lines[0], "  ...", *lines[2 - _MOST_LINES :]]
-    return "\n".join(lines)
-
-
-def _is_error(line: str) -> bool:
-    # An indented trace belongs to the message above it.
-    caught = line.startswith("    ")
-    return (line.rstrip().endswith(_TRACEBACK) and not caught) or _ERROR_LINE.match(
-        line
-    ) is not None

@@ -155,6 +155,22 @@ def test_of_the_end_of_a_log_the_error_is_in_the_first_line() -> None:
     ]
 
 
+def test_a_job_that_fails_by_crashes_names_the_records_that_the_worker_was_at() -> None:
+    stack = '  File "/zoo/ads.py", line 31 in feed'
+    message = f"SIGSEGV; Segmentation fault in feed, /zoo/ads.py:31\n{stack}"
+    decision = decide(
+        ended(ExitReason.ERROR, code=139, message=message),
+        PastEndings(),
+        Limits(max_restarts=0),
+        name="worker-0",
+    )
+    assert isinstance(decision, GiveUp)
+    first, *rest = decision.with_records("a.csv records 0 to 64").splitlines()
+    assert first.endswith("feed, /zoo/ads.py:31 (it was at a.csv records 0 to 64)")
+    assert rest == [stack]
+    assert decision.with_records("") == decision.message
+
+
 def test_a_crash_without_a_word_says_so() -> None:
     decision = decide(
         ended(ExitReason.ERROR, code=4), PastEndings(), Limits(0), name="worker-0"
