@@ -231,11 +231,12 @@ def patiently(call: object, pause: float = 0.002) -> object:
 
 
 async def lease_rate(
-    rig: MasterRig, *, seconds: float, connections: int = 16
+    rig: MasterRig, *, seconds: float, connections: int = 16, beats: bool = False
 ) -> tuple[float, list[float]]:
     """Return leases a second and each call's seconds, all workers asking at once.
 
-    Each call reports the task before and leases the next, as a worker's does.
+    Each call reports the task before and leases the next, as a worker's does. With
+    `beats` they say beside it that they live, as often as by default.
     """
     channels = [connect_aio(rig.address, TOKEN) for _ in range(connections)]
     stubs = [master_pb2_grpc.MasterStub(channel) for channel in channels]
@@ -275,14 +276,32 @@ async def lease_rate(
                 for task in reply.tasks
             ]
 
+    async def beat(index: int) -> None:
+        stub, replica = stubs[index % connections], replicas[index]
+        revision = 0
+        while time.perf_counter() < end:
+            reply = await stub.WorkerSync(
+                master_pb2.WorkerSyncRequest(
+                    replica=replica,
+                    worker=master_pb2.Worker(phase="train"),
+                    seen_revision=revision,
+                    hold_seconds=1.0,
+                )
+            )
+            revision = reply.revision
+
+    async def live() -> None:
+        beating = map(beat, everyone if beats else ())
+        await asyncio.gather(*map(work, everyone), *beating)
+
     everyone = range(rig.workers)
-    await asyncio.gather(*(join(index) for index in everyone))
+    await asyncio.gather(*map(join, everyone))
     end = time.perf_counter() + seconds / 4  # warm
-    await asyncio.gather(*(work(index) for index in everyone))
+    await live()
     times.clear()
     began = time.perf_counter()
     end = began + seconds
-    await asyncio.gather(*(work(index) for index in everyone))
+    await live()
     rate = len(times) / (time.perf_counter() - began)
     for channel in channels:
         await channel.close()

@@ -37,6 +37,8 @@ class Reply:
 class Master:
     """Forms rounds, lets members go, and leases tasks to whoever leads."""
 
+    gathering = Gathering
+
     def __init__(self, world: World) -> None:
         self.world = world
         # What a restarted master knows: the journal, and which workers run.
@@ -49,7 +51,7 @@ class Master:
         self.alive: set[int] = set()
         self.fenced: set[int] = set()  # were silent for long: nothing of them counts
         # What it heard.
-        self.words = Gathering(self._here)
+        self.words = self.gathering(self._here)
         self.heard_at: dict[int, float] = {}
         self.back_at = self.settles_until = self.ticks_at = 0.0
         # How often these happened.
@@ -65,7 +67,7 @@ class Master:
     def restart(self, seconds: float) -> None:
         """Forget what was said; come back in so many seconds."""
         self.restarts += 1
-        self.words = Gathering(self._here)
+        self.words = self.gathering(self._here)
         self.back_at = self.world.now + seconds
         self.settles_until = self.back_at + _SETTLE_SECONDS
         self.heard_at = dict.fromkeys(self.alive, self.back_at)

@@ -50,7 +50,7 @@ class GroupHolder(ModelHolder):
         """Continue at the state in the journal."""
         self._leading = Leading()
         super().__init__(around, self._leading)
-        self._words = Gathering(self._here)
+        self._words = Gathering(self._there)
         self._formed: Formed | None = None
         self._order: GroupRound | None = None
         self._index: dict[int, int] = {}  # of each member of the round
@@ -293,7 +293,7 @@ class GroupHolder(ModelHolder):
 
     # -- rounds --------------------------------------------------------------------
 
-    def _here(self) -> list[Here]:
+    def _there(self) -> list[Here]:
         return [_here(member) for member in self._table.workers()]
 
     def _form(self, formed: Formed) -> None:
