@@ -105,8 +105,8 @@ class PsLink:
         self._views = views
         self._layout = layout
         self._optimizer_json = optimizer_json
-        # Kept, though a copy of the model: a rewind to version 0 begins with it, as does
-        # a variable that the checkpoint of an edited job lacks.
+        # Kept, a copy of the model: a rewind to version 0 begins with it, as does a
+        # variable that the checkpoint of an edited job lacks.
         self._initial = list(initial)
         self._initial_state = initial_state
         self._untrained = untrained
