@@ -19,6 +19,7 @@ _ERROR_LINE = re.compile(r"[-\d]+ [:.\d]+ (?:ERROR|CRITICAL) \S+ \S+: ")
 # What `faulthandler` writes when native code crashes: a stack, and a list of modules.
 _FATAL = "Fatal Python error: "
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Interrupt)(: |$)")
 _MODULES = re.compile(r"^Extension modules: |\(total: \d+\)$")
 _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d")
 _PACKAGE = str(Path(__file__).parents[1])
@@ -63,11 +64,16 @@ def _is_error(line: str) -> bool:
 
 
 def _end_of(lines: Sequence[str]) -> list[str]:
-    """Return what a log ends with: it may have nothing to do with the crash."""
+    """Return what a log ends with, which may have nothing to do with the crash.
+
+    But for an exception: the beginning of a pod's traceback is often cut off.
+    """
     said = [one for one in lines if one.strip()]
     if not said:
         return []
-    return [f"its log ends with: {said[-1]}", *(lines if len(said) > 1 else ())]
+    last = said[-1]
+    first = last if _EXCEPTION.match(last) else f"its log ends with: {last}"
+    return [first, *(lines if len(said) > 1 else ())]
 
 
 def _of_native_code(lines: Sequence[str]) -> Iterator[str]:

@@ -42,6 +42,12 @@ def test_without_an_error_what_the_log_ends_with_is_not_told_as_the_reason() -> 
     assert told() == ""
 
 
+def test_an_exception_is_the_reason_also_where_its_traceback_is_cut_off() -> None:
+    assert told("ValueError: bad shape") == "ValueError: bad shape"
+    cut = ("line 31, in feed", "    return table[key]", "zoo.ads.NoKeyError: 3")
+    assert told(*cut).splitlines() == [cut[-1], *cut]
+
+
 def test_a_signal_is_told_before_what_the_log_ends_with() -> None:
     assert told("Loss 0.7", cause="SIGSEGV") == "SIGSEGV; its log ends with: Loss 0.7"
     assert told(cause="SIGSEGV") == "SIGSEGV"
