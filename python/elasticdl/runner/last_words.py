@@ -1,7 +1,8 @@
 """What a process that crashed said last, out of the end of its log.
 
 Owns which of its lines say why. Called by the platforms of one machine and of a
-cluster, so that both tell the same. Pure; must not know replicas.
+cluster, so that both tell the same, and by the master, which finds an error in the end
+of a pod's log by the same mark. Pure; must not know replicas.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pathlib import Path
 _TAIL_LINES = 30
 _MOST_LINES = 60
 _TRACEBACK = "Traceback (most recent call last):"
-# As `job.context` writes them: time, level, who, module.
-_ERROR_LINE = re.compile(r"[-\d]+ [:.\d]+ (?:ERROR|CRITICAL) \S+ \S+: ")
+# What begins an error, as `job.context` writes it: time, level, who, module.
+ERROR_LINE = re.compile(r"[-\d]+ [:.\d]+ (?:ERROR|CRITICAL) \S+ \S+: ")
 # What `faulthandler` writes when native code crashes: a stack, and a list of modules.
 _FATAL = "Fatal Python error: "
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
@@ -45,7 +46,7 @@ def last_words(log: str, cause: str = "") -> str:
     errors = [i for i, line in enumerate(lines) if _is_error(line)]
     if errors:
         lines = lines[errors[-1] :]
-        lines[0] = _ERROR_LINE.sub("", lines[0])
+        lines[0] = ERROR_LINE.sub("", lines[0])
         if lines[0].startswith(_FATAL):
             lines = list(_of_native_code(lines))
     else:
@@ -60,7 +61,7 @@ def _is_error(line: str) -> bool:
     # An indented trace belongs to the message above it.
     caught = line.startswith("    ")
     traced = line.rstrip().endswith(_TRACEBACK) and not caught
-    return traced or line.startswith(_FATAL) or _ERROR_LINE.match(line) is not None
+    return traced or line.startswith(_FATAL) or ERROR_LINE.match(line) is not None
 
 
 def _end_of(lines: Sequence[str]) -> list[str]:

@@ -37,6 +37,7 @@ from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.words import EndCause, ExitReason, end_cause
 from elasticdl.pauses import growing
+from elasticdl.runner.last_words import ERROR_LINE
 
 QUICK_SECONDS = 10.0  # Shorter than any start that got as far as the user's code.
 PS_CRASHES = 5  # A PS that fails so often without a checkpoint between fails again.
@@ -51,8 +52,6 @@ _MEMORY_FACTOR = 1.5
 # Of its limit, at the last heartbeat: it grew by the rest in a second.
 _OOM_SHARE = 0.8
 _SIGKILL_CODE = 128 + 9
-# An error in a role's log (`job.context`): time, level, role, module, the words.
-_LOGGED_ERROR = re.compile(r"[\d-]+ [\d:.]+ (?:ERROR|CRITICAL) \S+ \S+: (.*)")
 
 # What a runtime says of a volume whose server is away while it mounts it.
 _STORAGE_AWAY = re.compile(
@@ -284,8 +283,8 @@ def error_first(message: str, *, most_lines: int = 60) -> str:
     """
     lines = message.strip().splitlines()
     for at in reversed(range(len(lines))):
-        if logged := _LOGGED_ERROR.match(lines[at]):
-            lines = [logged[1], *lines[at + 1 :]]
+        if logged := ERROR_LINE.match(lines[at]):
+            lines = [lines[at][logged.end() :], *lines[at + 1 :]]
             break
     if lines and lines[0].startswith("Traceback"):
         lines.insert(0, lines[-1].strip())
