@@ -103,6 +103,8 @@ class Group:
         how = encoding or Encoding()
         self._buffers = Buffers(me, ends, how, most_state_bytes, door.vectors)
         self._wake = threading.Condition(self._lock)
+        # Of its own: threads that wait for rounds are not woken by each step.
+        self._went_on = threading.Condition(self._lock)
         self._sponsoring = Sponsoring(
             self._wake,
             tell=self._soon,
@@ -294,7 +296,7 @@ class Group:
             self._carry_out(call())
             while self._waits and not self._applying:
                 self._carry_out(self._waits.popleft()())
-            self._wake.notify_all()
+            self._went_on.notify_all()
 
     def leave(self) -> None:
         """Make no step any more: a round that waits for the one under way begins."""
@@ -308,6 +310,7 @@ class Group:
             self._stop_listening()
             self._sponsoring.close()
             self._wake.notify_all()
+            self._went_on.notify_all()
         self._listener.close()
         self._entering.end()
 
@@ -389,8 +392,8 @@ class Group:
                 self._sponsoring.other_state()
             case Compute():
                 # All members are in the round.
-                self._links.leave()
-                self._wake.notify_all()
+                if self._links.leave():
+                    self._wake.notify_all()
                 self._sponsoring.joined(self._buffers.round.members)
 
     def _add(self, step: int, part: int, pieces: tuple[Values, ...]) -> None:
@@ -457,8 +460,8 @@ class Group:
     def _heard(self, sponsor: int, number: int, message: Snapshot | HandOver) -> None:
         """Take what a sponsor sent; return when it is in the own state."""
         self._tell(lambda: self._participant.listened(sponsor, number, message))
-        with self._wake:
-            self._wake.wait_for(
+        with self._went_on:
+            self._went_on.wait_for(
                 lambda: self._closed or not (self._applying or self._waits)
             )
 

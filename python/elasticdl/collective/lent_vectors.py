@@ -151,7 +151,7 @@ class Vectors:
             return None
 
     def _of(self, values: Floats) -> _LentVector | None:
-        if not values.size:
+        if not self._lent or not values.size:
             return None
         address = values.ctypes.data
         for lent in self._lent:

@@ -48,12 +48,16 @@ class RoundLinks:
             self._lingering.append(self.present)
         self.present = self._pending.pop(number, None)
 
-    def leave(self) -> None:
-        """End what lingers: nothing more is sent on it when this returns."""
+    def leave(self) -> bool:
+        """End what lingers: nothing more is sent on it when this returns.
+
+        Returns whether there is anything to close.
+        """
         for links in self._lingering:
             links.shut()
         self.over += self._lingering
         self._lingering.clear()
+        return bool(self.over)
 
     def end(self) -> None:
         """End everything."""

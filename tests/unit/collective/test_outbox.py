@@ -34,6 +34,17 @@ def test_a_small_frame_needs_no_thread(
     assert _read(theirs, 10) == b"headvalues"
 
 
+def test_a_piece_of_a_gradient_of_1_mb_needs_no_thread() -> None:
+    piece = bytes(range(250)) * 2000
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+        with ours, theirs:
+            theirs.settimeout(20)
+            Outbox(ours).send([b"head", piece])
+            assert _read(theirs, 500_004) == b"head" + piece
+
+
 def test_frames_arrive_in_order_also_where_the_connection_is_full(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
@@ -61,7 +72,7 @@ def test_a_small_frame_that_fits_in_part_goes_on_where_it_was_cut(
     outbox = Outbox(ours)
     frames = [bytes([i]) * 3000 for i in range(50)]
     for frame in frames:
-        outbox.send([frame])
+        outbox.send([frame[:7], frame[7:1400], frame[1400:]])
     thread = threading.Thread(target=outbox.send_all)
     thread.start()
     expected = b"".join(frames)
