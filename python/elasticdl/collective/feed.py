@@ -151,9 +151,12 @@ class Feed:
             and self.next(listener) is None
         )
 
-    def joined(self, members: Sequence[int]) -> None:
-        """Forget those that are members now."""
-        self._drop([k for k, one in self._listeners.items() if one.member in members])
+    def joined(self, members: Sequence[int]) -> bool:
+        """Forget those that are members now; return whether there are any."""
+        known = [k for k, one in self._listeners.items() if one.member in members]
+        if known:
+            self._drop(known)
+        return bool(known)
 
     def since(self, version: int) -> Sequence[HandOver] | None:
         """Return the steps made since a version; None if these are not all kept."""

@@ -153,7 +153,8 @@ class Sponsoring:
 
     def joined(self, members: Sequence[int]) -> None:
         """Note who makes steps now."""
-        self._feed.joined(members)
+        if self._feed.joined(members):
+            self._changed.notify_all()
 
     def other_state(self) -> None:
         """Let all newcomers go: the own state is another one now."""
