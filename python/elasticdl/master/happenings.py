@@ -109,9 +109,10 @@ class ReplacementWorks(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class JobEntered(Happening):
-    """The job entered another state."""
+    """The job entered another state. `why`: where that is not said elsewhere."""
 
     state: JobState
+    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

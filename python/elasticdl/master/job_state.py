@@ -106,6 +106,7 @@ class Job:
         self.stopped: Callable[[], float] = lambda: 0.0
         self.state = JobState.STARTING
         self.message = ""
+        self.why_stopped = ""  # before all records were trained
         self.warnings: list[str] = []  # of workers, of the model and the data
         self.ending: JobEnding | None = None
         self.callbacks: CallbackSet | None = None  # known with the first model
@@ -251,6 +252,7 @@ class Job:
         """Carry out an action of a callback."""
         if isinstance(action, StopTraining):
             log.info("%s", action.reason)
+            self.why_stopped = action.reason
             self.parts.ledger.stop_leasing(now=self.clock())
             self.parts.signals.wake()
         elif isinstance(action, ScaleLearningRate):
@@ -290,11 +292,12 @@ class Job:
         queue = self.parts.ledger.queue
         return queue.epoch if queue is not None and self.trains else 0
 
-    def enter(self, state: JobState) -> None:
+    def enter(self, state: JobState, *, why: str = "") -> None:
         """Enter another state."""
         if state is not self.state:
             self.state = state
-            self.parts.signals.diary.say(JobEntered(time=self.clock(), state=state))
+            entered = JobEntered(time=self.clock(), state=state, why=why)
+            self.parts.signals.diary.say(entered)
 
     def end(
         self, state: JobState, message: str, exit_code: ExitCode = ExitCode.JOB_FAILED

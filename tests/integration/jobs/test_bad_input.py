@@ -82,6 +82,33 @@ def custom_model():
     return begin + layer + rest.replace(begins_at, f"{begins_at} Spoils(),")
 
 
+def with_a_feed_that_raises_late(net):
+    late = """
+
+calls = []
+
+
+def late(label):
+    calls.append(1)
+    if len(calls) == 400:  # not while the model is built
+        raise ValueError("once only")
+    return label
+
+
+def feed("""
+    begin, rest = net.split("\n\ndef feed(")
+    told = "tf.numpy_function(late, [features['label']], tf.int64)"
+    return (
+        begin
+        + late
+        + rest.replace(
+            "        image = features",
+            f"        features['label'] = tf.ensure_shape({told}, [1])\n"
+            "        image = features",
+        )
+    )
+
+
 def with_nan_loss(net):
     return net.replace(
         "return tf.reduce_mean(", "return float('nan') * tf.reduce_mean("
@@ -100,6 +127,17 @@ def test_a_model_function_that_raises_and_a_loss_of_the_wrong_shape(job, net):
     vector = job("vector-loss", **model(with_vector_loss(net)))
     ends_with(raises, ExitCode.USER_CODE, "division by zero", "net.py")
     ends_with(vector, ExitCode.USER_CODE, "reduce_mean")
+
+
+def test_a_group_says_at_which_records_the_feed_raised(job, net):
+    one = job(
+        "raised-late",
+        **model(with_a_feed_that_raises_late(net)),
+        strategy="allReduce",
+        worker={"replicas": 2},
+    )
+    ends_with(one, ExitCode.USER_CODE, "feed raised", "once only")
+    assert re.search(r"\(it was at data/\S+ records \d+ to \d+\)", one.output)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 from elasticdl.errors import ExitCode
+from elasticdl.views.formatting import metrics
 
 # What it says grows by the same with each step, so that a value tells the step; it is
 # best in the middle of the job.
@@ -114,7 +115,9 @@ def test_early_stopping_restores_the_best_weights_of_all_that_were_measured(
     )  # fmt: skip
     report = one.finish()
     assert report.records < 9 * 4 * STEPS  # it was stopped
+    assert "finishing: early stopping: away has not improved on" in one.output
     assert report.restored is not None
+    assert metrics(report.restored.metrics) in one.output.splitlines()[-1]
     least = min(evaluation.metrics["away"] for evaluation in report.evaluations)
     assert report.restored.metrics["away"] == least
     final = value_of(tmp_path / "out" / "model.keras")

@@ -93,6 +93,8 @@ def test_a_job_that_goes_on_from_a_checkpoint_applies_each_of_its_gradients(job)
     later = job("later", checkpoint={"initFrom": str(path)}, **steps)
     after = load_all(later.finish().checkpoint)
     assert after.version == before.version + 16
+    assert f"running: it begins with version {before.version}, {path}" in later.output
+    assert "finishing: training.maxSteps (16) are made; last" in later.output
 
 
 def with_optimizer(one):

@@ -219,8 +219,9 @@ class TasksSpec(SpecModel):
     )
     max_failures: PositiveInt = Field(
         3,
-        description="A task whose user code raised so often fails the job. "
-        "Preemption, eviction and lost workers never count.",
+        description="A task that failed so often, as with a reader that raises, fails "
+        "the job. What feed, model or loss raise fails it at once; preemption, "
+        "eviction and lost workers never count.",
     )
 
 

@@ -152,7 +152,7 @@ class Stages:
         validation = data.shards.get(DataKind.VALIDATION, ())
         self._tell_unused(callbacks, validation)
         self._parts.rounds.begin(validation, callbacks, job.act)
-        job.enter(JobState.RUNNING)
+        job.enter(JobState.RUNNING, why=_beginning(job) if noted is None else "")
         ledger.record(facts.JobStateFact(state=job.state, time=now))
         self._parts.signals.work()
 
@@ -212,8 +212,9 @@ class Stages:
             job.state is not JobState.FINISHING
             and job.spec.type is not JobType.EVALUATE
         ):
-            job.enter(JobState.FINISHING)
-            log.info("all records are done; finishing")
+            why = _why_finished(job)
+            job.enter(JobState.FINISHING, why=why)
+            log.info("finishing: %s", why)
         if job.trains and not job.can_snapshot:
             return
         if self._wants_final() and not self._evaluated(now=now):
@@ -313,3 +314,24 @@ class Stages:
             self._parts.side.add(self._parts.rounds.kept.to_restore() or live)
             self._parts.signals.work()
         return False
+
+
+def _beginning(job: Job) -> str:
+    """Return which other job's checkpoint this one begins with; "" for none."""
+    holder = job.parts.holder
+    if not job.trains or not holder.origin.dir:
+        return ""
+    return f"it begins with version {holder.origin.version}, {holder.origin.dir}"
+
+
+def _why_finished(job: Job) -> str:
+    """Return why nothing more is trained; "" for a job that does not train."""
+    queue, plan = job.parts.ledger.queue, job.parts.ledger.plan
+    if not job.trains or queue is None or plan is None:
+        return ""
+    why = "all records are trained"
+    if queue.stopped:
+        why = job.why_stopped or "early stopping"  # an earlier master knew which
+    elif plan.max_steps and queue.done_steps >= plan.max_steps:
+        why = f"training.maxSteps ({plan.max_steps}) are made"
+    return f"{why}; last evaluation and checkpoint"

@@ -58,8 +58,8 @@ def decisions_of(
             | happenings.ReplicaLeft()
         ):
             return [_of_replica(happening)]
-        case happenings.JobEntered(state=state):
-            return [_state(happening.time, job, state, message)]
+        case happenings.JobEntered(state=state, why=why):
+            return [_state(happening.time, job, state, message or why)]
         case _:
             return _of_model(happening) or _of_job(happening)
 

@@ -113,7 +113,10 @@ def message(job: Job) -> str:
 def _below_minimum(job: Job) -> str:
     if job.parts.table.settling:
         return ""
-    running = sum(m.alive for m in job.parts.table.workers())
+    workers = list(job.parts.table.workers())
+    if not workers:
+        return ""  # the first ones are not started yet
+    running = sum(member.alive for member in workers)
     least, holder = job.spec.worker.min, job.parts.holder
     if job.state is JobState.PAUSED or job.state.ended:
         return ""

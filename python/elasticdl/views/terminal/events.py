@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elasticdl.job.decision import Decision
-from elasticdl.job.spec.kinds import JobType
 from elasticdl.job.status import EvaluationResult, JobStatus
 from elasticdl.job.words import HappeningKind, JobState
 from elasticdl.views import formatting as text
@@ -21,7 +20,6 @@ _STATES = {
 }
 _BACK = "the master is back; it read its journal and goes on"
 _FAILS = "the job fails: its processes are ended"
-_REWOUND = "rewound to the newest checkpoint, tasks after it come again"
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def _new_lines(
     """Return the new lines, and the job's state in the last of them."""
     if not seen.master_generation:
         # A job that goes on has a history that its own launch does not repeat.
-        line = _state_line(status.state, status.message, status.type)
+        line = _state_line(status.state, status.message)
         return ([] if fails else [line]), str(status.state)
     same = seen.master_generation == status.master_generation
     told = seen.happened if same else 0
@@ -67,7 +65,7 @@ def _new_lines(
     for one in status.happened[max(0, told - status.happened_before) :]:
         if one.kind == HappeningKind.STATE:
             if one.cause != state and not fails:
-                lines.append(_state_line(JobState(one.cause), one.detail, status.type))
+                lines.append(_state_line(JobState(one.cause), one.detail))
                 said = one.detail
             state = one.cause
         elif one.kind != HappeningKind.ATTENTION or (one.text != said and not fails):
@@ -84,7 +82,7 @@ def _line(one: Decision, *, fails: bool) -> Sequence[str]:
         return [one.text]
     if one.kind == HappeningKind.MASTER:
         return [_BACK]
-    return [_REWOUND] if one.kind == HappeningKind.REWOUND else []
+    return [one.text] if one.kind == HappeningKind.REWOUND else []
 
 
 def evaluation_line(evaluation: EvaluationResult) -> str:
@@ -108,9 +106,7 @@ def _ended_line(ended: Decision) -> str:
     return f"{ended.replica} {why}: {after}"
 
 
-def _state_line(state: JobState, message: str, job_type: str) -> str:
+def _state_line(state: JobState, message: str) -> str:
     if message:
         return f"{state}: {text.first_line(message)}"
-    if state is JobState.FINISHING and job_type == JobType.TRAIN:
-        return "finishing: all records are trained; last evaluation and checkpoint"
     return _STATES.get(state, str(state))

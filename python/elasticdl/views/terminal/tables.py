@@ -326,7 +326,9 @@ def last_words(report: JobReport) -> str:
     head = f"{report.status}"
     if report.status == JobState.FAILED:
         return f"{head}: {text.first_line(report.message)}"
-    figures = text.metrics(report.metrics) or f"{text.count(report.records)} records"
+    # Those of the model that was exported.
+    metrics = report.restored.metrics if report.restored else report.metrics
+    figures = text.metrics(metrics) or f"{text.count(report.records)} records"
     return f"{head} in {text.duration(report.seconds)}: {figures}"
 
 

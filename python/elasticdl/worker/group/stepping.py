@@ -208,6 +208,10 @@ class Stepping:
         else:
             text = parts.describe("training", error)
             text, code = with_trace(text, error), ExitCode.USER_CODE
+        if task.source not in text:
+            first, end, rest = text.partition("\n")
+            at = f"{task.source} records {task.start} to {task.end}"
+            text = f"{first} (it was at {at}){end}{rest}"
         loss = float("nan") if isinstance(error, NanLossError) else 0.0
         self._end(replace(failure(_task(task), text, exit_code=code), loss=loss))
 

@@ -235,6 +235,12 @@ def test_who_runs_but_is_not_reached_is_missing_from_the_minimum_and_that_is_tol
     )
 
 
+def test_before_the_first_worker_is_started_none_is_missing(master: Master) -> None:
+    least = SPEC.worker.model_copy(update={"min": 2})
+    master.job.change_spec(SPEC.model_copy(update={"worker": least}))
+    assert message(master.job) == ""
+
+
 def test_a_group_that_waits_for_its_minimum_may_stand_still_for_long(
     master: Master,
 ) -> None:

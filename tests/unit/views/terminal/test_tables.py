@@ -377,7 +377,7 @@ def test_events_are_told_once() -> None:
         "finishing: exporting",
         "ps-0 error (MemoryError: x): it is started again",
         "worker-9 error: it is not replaced",
-        "rewound to the newest checkpoint, tasks after it come again",
+        "model and data went back",
         "evaluation at version 400: accuracy 0.9781",
     ]
     assert events(seen, told(ENDED, *new, state=JobState.FINISHING))[0] == []
