@@ -64,6 +64,8 @@ def _times(number: int) -> str:
 
 def _shares(group: GroupStatus, replicas: Sequence[ReplicaStatus]) -> str:
     """Return what a step with others costs each member; "" for one that is alone."""
+    if len(group.members) < 2:
+        return ""  # what it said is of the round before
     parts = [
         f"{one.name} waits {text.short_duration(one.wait_seconds)} and sends "
         f"{text.size(one.step_bytes)}"

@@ -123,7 +123,8 @@ class _Count:
     members: dict[int, int] = field(default_factory=dict)  # generation -> index
     causes: Counter[str] = field(default_factory=Counter)
     cause_records: Counter[str] = field(default_factory=Counter)
-    opened: int = 0
+    opened: int = 0  # by masters
+    launched: int = 0  # whose first master took nobody's place
     rewinds: int = 0
     lost_updates: int = 0
     cut_short: bool = False
@@ -232,6 +233,8 @@ def _on_note(count: _Count, event: Event) -> None:
     fact = facts.read(event["kind"], event["data"])
     if isinstance(fact, facts.JobStateFact):
         count.succeeded = fact.state is JobState.SUCCEEDED
+    elif isinstance(fact, facts.RunFact):
+        count.launched += 1
     elif isinstance(fact, model_facts.LostUpdatesFact):
         count.lost_updates += fact.count
     elif isinstance(fact, model_facts.GroupRoundFact):
@@ -283,7 +286,7 @@ def _report(count: _Count) -> AuditReport:
             for cause, number in count.causes.most_common()
         ],
         late_reports=tasks.late if tasks else 0,
-        master_restarts=max(0, count.opened - 1),
+        master_restarts=max(0, count.opened - max(1, count.launched)),
         rewinds=count.rewinds,
         trained=count.trained or [],
         faults=[plain(one) for one in faults],

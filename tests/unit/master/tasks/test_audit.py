@@ -68,6 +68,15 @@ def test_a_right_journal_is_right(tmp_path):
     assert [epoch.times for epoch in report.epochs] == [{1: 24}]
 
 
+def test_a_launch_of_a_job_that_had_ended_is_no_restart_of_a_master(tmp_path):
+    opened = {"k": "open", "t": 5.0}
+    launched = {"k": "note", "kind": "run", "data": {"time": 1.0}}
+    again = written(tmp_path / "launched", [launched, *RIGHT, opened, launched])
+    assert again.master_restarts == 0
+    lost = written(tmp_path / "lost", [launched, *RIGHT, opened, opened])
+    assert lost.master_restarts == 2
+
+
 def group_round(*members):
     """Note a round of workers, by (generation, index)."""
     data = model_facts.GroupRoundFact(

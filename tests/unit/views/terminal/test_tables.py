@@ -207,6 +207,11 @@ def test_the_status_of_a_group_says_who_is_in_who_is_out_and_what_it_costs() -> 
     before = status(group=group.model_copy(update={"round": 0, "members": []}))
     view = JobView("digits", Condition.RUNNING, status=before)
     assert "round 0" not in shown(status_view(view, now=1060.0))
+    alone = made.model_copy(
+        update={"group": group.model_copy(update={"members": ["worker-0"]})}
+    )
+    view = JobView("digits", Condition.RUNNING, status=alone)
+    assert "in a step" not in shown(status_view(view, now=1060.0))
 
 
 def test_a_job_without_a_status_says_why() -> None:
