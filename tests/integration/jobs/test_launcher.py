@@ -100,14 +100,14 @@ def training(status):
 def test_report_and_logs_say_what_happened(job):
     one = job(
         "report",
-        training={"epochs": 3, "logLossSteps": 20},
+        training={"epochs": 5, "logLossSteps": 20},
         evaluation={"everySteps": 60, "atEpochEnd": True},
     )
     report = one.finish()
     check_whole(one, report)
     again = JobReport.model_validate(json.loads(one.job_dir.report_file.read_text()))
     assert again == report
-    assert report.records == 3 * 1438
+    assert report.records == 5 * 1438
     assert report.steps == pytest.approx(report.version, abs=2)
     # A round serves all reasons that came up during the one before: few, not none.
     evaluated = [result.version for result in report.evaluations]
