@@ -199,7 +199,8 @@ def test_workers_and_ps_write_the_log_file_and_the_master_none(
     kubelet, tmp_path
 ) -> None:
     """A master sees other jobs' folders, of which a values file may name a file."""
-    kubelet.install(digits_job(epochs=2, log_file=tmp_path / "all.log"))
+    # So many that the other worker does not make them all while one still starts.
+    kubelet.install(digits_job(epochs=20, log_file=tmp_path / "all.log"))
     assert kubelet.start_master().wait(BOUND_SECONDS) == ExitCode.OK
     lines = (tmp_path / "all.log").read_text().splitlines()
     said = {line.split(" ")[3] for line in lines if line.startswith("20")}
