@@ -2,8 +2,11 @@
 
 Owns the baseline: two processes that send each other as many bytes as a step's gradient
 has, both ways at once, over plain sockets. One direction alone is no fair measure: each
-value of a step travels both ways. Each process has a core of its own, as members on two
-machines have: else where the system puts their threads decides as much as the code.
+value of a step travels both ways.
+
+Where the system puts the threads of two processes decides as much as the code, and
+stays so while they live. So several pairs are measured, and beside them pairs of
+processes with a core each (`_apart`), as members on two machines have.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from frame import Benchmark, Row, interleaved, ratios, row, timed
 from roles import TOKEN
 
 MEMBERS = (0, 1)
-_PAIRS = 3
+_PAIRS = 9
+_PAIRS_APART = 3
 
 
 class Nothing:
@@ -135,9 +139,14 @@ def _peer(floats: int, ports: Any, orders: Any, cores: set[int] | None) -> None:
 
 
 @contextmanager
-def pair(floats: int) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
-    """Give one step of a group of two, and one raw exchange, with another process."""
-    mine, theirs = _cores() or (None, None)
+def pair(
+    floats: int, *, apart: bool = False
+) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+    """Give one step of a group of two, and one raw exchange, with another process.
+
+    `apart`: each process has a core of its own, where there are two.
+    """
+    mine, theirs = (_cores() if apart else None) or (None, None)
     with _on(mine) if mine else nullcontext():
         yield from _pair(floats, theirs)
 
@@ -173,16 +182,22 @@ def _pair(
 
 
 def _compared(name: str, megabytes: int, bar: float) -> list[Row]:
+    what = f"{megabytes} MB between 2 processes: raw, both ways / a step of a group"
+    together = _prices(megabytes, _PAIRS, apart=False)
+    rows = [row(name, what, together, bar)]
+    if _cores():
+        apart = _prices(megabytes, _PAIRS_APART, apart=True)
+        rows.append(row(f"{name}_apart", f"{what}, a core each", apart, bar))
+    return rows
+
+
+def _prices(megabytes: int, pairs: int, *, apart: bool) -> list[float]:
     found = []
-    for _ in range(_PAIRS):
-        with pair(megabytes * 250_000) as (step, raw):
+    for _ in range(pairs):
+        with pair(megabytes * 250_000, apart=apart) as (step, raw):
             times = interleaved({"ours": timed(step, 5), "raw": timed(raw, 5)}, 15)
         found += ratios(times["raw"], times["ours"])
-    what = (
-        f"{megabytes} MB between 2 processes, a core each: raw, both ways / a step of "
-        "a group"
-    )
-    return [row(name, what, found, bar)]
+    return found
 
 
 def exchange_10mb() -> list[Row]:
@@ -196,6 +211,6 @@ def exchange_1mb() -> list[Row]:
 
 
 BENCHMARKS = {
-    "exchange_10mb": Benchmark(exchange_10mb, 10, short=False),
-    "exchange_1mb": Benchmark(exchange_1mb, 5, short=False),
+    "exchange_10mb": Benchmark(exchange_10mb, 25, short=False),
+    "exchange_1mb": Benchmark(exchange_1mb, 12, short=False),
 }
