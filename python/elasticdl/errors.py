@@ -210,3 +210,14 @@ def exit_code_of(error: Exception) -> ExitCode:
     if isinstance(error, ElasticDLError):
         return error.exit_code
     raise error
+
+
+def with_records(message: str, records: str) -> str:
+    """Return a message that says in its first line which records it is about.
+
+    `records`: "" leaves it as it is.
+    """
+    if not records:
+        return message
+    first, end, rest = message.partition("\n")
+    return f"{first} (it was at {records}){end}{rest}"

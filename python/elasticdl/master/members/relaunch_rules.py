@@ -33,7 +33,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 
-from elasticdl.errors import ExitCode
+from elasticdl.errors import ExitCode, with_records
 from elasticdl.job.names import Role
 from elasticdl.job.words import EndCause, ExitReason, end_cause
 from elasticdl.pauses import growing
@@ -132,10 +132,7 @@ class GiveUp:
 
     def with_records(self, held: str) -> str:
         """Return the message, with the records that the worker was at."""
-        if not held:
-            return self.message
-        first, end, rest = self.message.partition("\n")
-        return f"{first} (it was at {held}){end}{rest}"
+        return with_records(self.message, held)
 
 
 def decide(

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import NoReturn, TypeVar, cast
 
-from elasticdl.errors import ElasticDLError, ExitCode, UserCodeError
+from elasticdl.errors import ElasticDLError, ExitCode, UserCodeError, with_records
 from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.group.link import GroupLink
@@ -209,9 +209,8 @@ class Stepping:
             text = parts.describe("training", error)
             text, code = with_trace(text, error), ExitCode.USER_CODE
         if task.source not in text:
-            first, end, rest = text.partition("\n")
             at = f"{task.source} records {task.start} to {task.end}"
-            text = f"{first} (it was at {at}){end}{rest}"
+            text = with_records(text, at)
         loss = float("nan") if isinstance(error, NanLossError) else 0.0
         self._end(replace(failure(_task(task), text, exit_code=code), loss=loss))
 
