@@ -21,9 +21,11 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
+from elasticdl.collective.encoding import GradientForm
 from elasticdl.collective.group import Group
 from elasticdl.collective.links import Door
 from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
+from elasticdl.worker.group.buckets import alternates
 from frame import Benchmark, Row, interleaved, ratios, row, timed
 from roles import TOKEN
 
@@ -48,19 +50,24 @@ class Nothing:
 def member_of(me: int, floats: int) -> Group:
     """Return a member whose gradient has so many floats."""
     return Group(
-        me, Nothing(), ends=(floats,), door=Door(TOKEN), most_state_bytes=1 << 20
+        me,
+        Nothing(),
+        form=GradientForm((floats,), alternates=alternates(floats)),
+        door=Door(TOKEN),
+        most_state_bytes=1 << 20,
     )
 
 
 def stepper(group: Group, floats: int) -> Callable[[], None]:
     """Return a call that makes one step: hands a gradient in, and gets the sum."""
-    gradient = np.ones(floats, np.float32)
+    # In turn, as a worker's step has them.
+    gradients = [np.ones(floats, np.float32) for _ in range(2)]
 
     def step() -> None:
         while True:
             match group.next(60):
                 case Compute(step, _, number):
-                    group.computed(step, number, gradient)
+                    group.computed(step, number, gradients[step % 2])
                 case Apply():
                     group.applied()
                     return

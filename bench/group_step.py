@@ -42,7 +42,7 @@ class Member:
         compression: str = "none",
     ) -> None:
         """Build the model and listen."""
-        from elasticdl.collective.encoding import Encoding
+        from elasticdl.collective.encoding import Encoding, GradientForm
         from elasticdl.job.spec.kinds import Compression
         from elasticdl.model.state import non_trainable
         from elasticdl.worker.group.plan import Work
@@ -60,10 +60,13 @@ class Member:
         self.group = Group(
             me,
             self,
-            ends=self._step.ends,
+            form=GradientForm(
+                self._step.ends,
+                Encoding(Compression(compression), self._step.num_gradients),
+                alternates=self._step.alternates,
+            ),
             door=Door(TOKEN, host),
             most_state_bytes=_STATE_BYTES,
-            encoding=Encoding(Compression(compression), self._step.num_gradients),
         )
 
     def plan(self, step: int) -> bytes:

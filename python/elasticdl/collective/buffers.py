@@ -9,6 +9,10 @@ One vector has the sum of the step under way, and before it that of the last ste
 a member that may have to be handed it. A part of the next sum needs pieces of all
 members, so all have made the last step by then. After a loss that is not known before
 all members of the new round were heard: the step under way has another vector then.
+
+Two members that exchange directly receive each other's gradient where its sum will be.
+They have two such vectors in turn: the piece of the next step may come before that of
+the present one is added.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.collective import wire
-from elasticdl.collective.encoding import Encoding
+from elasticdl.collective.encoding import GradientForm
 from elasticdl.collective.lent_vectors import (
     CACHE_LINE,
     LentValues,
@@ -72,22 +76,34 @@ class RoundMemory:
     Attributes:
         round: Who is in.
         bounds: Of each part, in floats.
-        pieces: What others send, by member and own part.
-        result: The reduced gradient.
+        cut: Into how many parts each bucket is cut.
+        results: Reduced gradients; that of a step is at the step modulo their number.
+        pieces: What others send, by member, own part and place of the result.
         lent: Reads what others lend.
         raw: Encoded values, by the member that sends them.
     """
 
     round: Round
     bounds: list[tuple[int, int]]
-    pieces: dict[tuple[int, int], Floats]
-    result: Floats
+    cut: int
+    results: tuple[Floats, ...]
+    pieces: dict[tuple[int, int, int], Floats]
     lent: Reader
     raw: dict[int, bytearray] = field(default_factory=dict)
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether two members exchange whole buckets."""
+        return self.cut < len(self.round.members)
+
+    def result(self, step: int) -> Floats:
+        """Return the vector of a step's reduced gradient."""
+        return self.results[step % len(self.results)]
+
     def piece(self, member: int, head: wire.Head) -> Floats:
         """Return where a member's piece goes. Raises RpcError for none of mine."""
-        piece = self.pieces.get((member, head.part))
+        turn = head.step % len(self.results)
+        piece = self.pieces.get((member, head.part, turn))
         if piece is None:
             raise RpcError(
                 f"member {member} sent a piece of part {head.part}, not mine"
@@ -96,8 +112,8 @@ class RoundMemory:
 
     def part_of(self, member: int, head: wire.Head) -> tuple[int, int]:
         """Return where a member's part is. Raises RpcError for one of another."""
-        owner = self.round.members[head.part % len(self.round.members)]
-        if head.part >= len(self.bounds) or owner != member:
+        owner = self.round.members[head.part % self.cut]
+        if head.part >= len(self.bounds) or owner != member or self.is_direct:
             raise RpcError(f"member {member} sent part {head.part}, not its own")
         return self.bounds[head.part]
 
@@ -108,25 +124,24 @@ class Buffers:
     def __init__(
         self,
         me: int,
-        ends: Sequence[int],
-        encoding: Encoding,
+        form: GradientForm,
         most_state_bytes: int,
         vectors: Vectors | None = None,
     ) -> None:
-        """Take the own number, where the vector's buckets end, and a state's limit.
+        """Take the own number, how gradients are cut and travel, and a state's limit.
 
         `vectors` makes those that are received into and summed in.
         """
         self._me = me
-        self._ends = tuple(ends)
-        self.num_buckets = len(self._ends)
-        self._encoding = encoding
+        self._form = form
+        self._encoding = form.encoding
+        self.num_buckets = len(form.ends)
         self._most_state_bytes = most_state_bytes
         self._vectors = vectors or Vectors()
         self._adding: int | None = None  # the step whose sum is made
-        result = self._vectors.new(self._ends[-1])
+        results = (self._vectors.new(form.size),)
         nobody, lent = Round(0, (), ()), Reader(self._vectors)
-        self._memory = RoundMemory(nobody, [], {}, result, lent)
+        self._memory = RoundMemory(nobody, [], 0, results, {}, lent)
         # The last step and its sum, until the next one is made.
         self._before: tuple[int, Floats] | None = None
 
@@ -135,41 +150,56 @@ class Buffers:
         """The round that frames are of."""
         return self._memory.round
 
-    def enter(self, entered: Round, *, again: int | None = None) -> RoundMemory:
+    def enter(
+        self, entered: Round, *, version: int = 0, lingers: bool = False
+    ) -> RoundMemory:
         """Make the memory that a round needs; frames are of this round from now on.
 
-        `again`: a step that was perhaps begun in the round before. Threads of that
-        round may still write into its sum: this round has another vector.
+        Args:
+            entered: Who is in.
+            version: Steps in the own state.
+            lingers: The next step was not begun in the round before. Else threads of
+                that round may still write into its sum: this one has another vector.
         """
-        result = self._memory.result
-        if again is not None:
-            if self._before is None or self._before[0] != again - 1:
-                self._before = again - 1, result
-            result = self._vectors.new(len(result))
-        members = entered.members
-        bounds = part_bounds(self._ends, len(members))
+        members, cut = (
+            entered.members,
+            entered.parts_of_bucket(direct=self._form.is_direct),
+        )
+        bounds = part_bounds(self._form.ends, cut)
+        is_direct = cut < len(members)
+        results = self._memory.results
+        if not lingers or is_direct or len(results) > 1:
+            last = version - 1
+            if self._before is None or self._before[0] != last:
+                self._before = last, self._memory.result(last)
+            num = 2 if is_direct else 1
+            results = tuple(self._vectors.new(self._form.size) for _ in range(num))
         pieces = {
-            (member, part): np.empty(end - begin, np.float32)
+            (member, part, turn): (
+                result[begin:end] if is_direct else np.empty(end - begin, np.float32)
+            )
+            for turn, result in enumerate(results)
             for part, (begin, end) in enumerate(bounds)
-            if part % len(members) == members.index(self._me)
+            if is_direct or part % cut == members.index(self._me)
             for member in members
             if member != self._me
         }
         # A reader of its own: what was lent in rounds before is let go.
         lent = Reader(self._vectors)
-        self._memory = RoundMemory(entered, bounds, pieces, result, lent)
+        self._memory = RoundMemory(entered, bounds, cut, results, pieces, lent)
         return self._memory
 
-    def parts(self, gradient: Floats, bucket: int, members: int) -> tuple[Floats, ...]:
-        """Return a bucket of a gradient, cut into a part for each member."""
-        of_bucket = self._memory.bounds[bucket * members : (bucket + 1) * members]
-        return tuple(gradient[begin:end] for begin, end in of_bucket)
+    def parts(self, gradient: Floats, bucket: int) -> tuple[Floats, ...]:
+        """Return a bucket of a gradient, cut into its parts."""
+        memory = self._memory
+        of_bucket = memory.bounds[bucket * memory.cut : (bucket + 1) * memory.cut]
+        return tuple([gradient[begin:end] for begin, end in of_bucket])
 
-    def whole(self, parts: tuple[Any, ...]) -> Floats:
+    def whole(self, step: int, parts: tuple[Any, ...]) -> Floats:
         """Return the reduced gradient of a step that is made now."""
         self._before = None
-        whole = self._memory.result
-        if len(parts) == 1 and parts[0] is not whole:
+        whole = self._memory.result(step)
+        if len(parts) == 1 and not np.may_share_memory(parts[0], whole):
             np.copyto(whole, parts[0])
         return whole
 
@@ -177,18 +207,19 @@ class Buffers:
         """Return the reduced gradient of the last step."""
         if self._before is not None and self._before[0] == step:
             return self._before[1]
-        return self._memory.result
+        return self._memory.result(step)
 
     def add(self, step: int, part: int, pieces: Sequence[Values]) -> Floats:
         """Return the sum of all members' pieces of a part, as all will have it.
 
         Raises StaleError where a member has written over a piece that it lent.
         """
+        result = self._memory.result(step)
         if self._adding != step:
             self._adding = step
-            self._vectors.rewrite(self._memory.result)
+            self._vectors.rewrite(result)
         begin, end = self._memory.bounds[part]
-        total = self._memory.result[begin:end]
+        total = result[begin:end]
         first, *others = map(_values, pieces)
         if not others:
             np.copyto(total, first)
@@ -310,7 +341,7 @@ class Buffers:
             part = memory.piece(member, head)
         else:
             begin, end = memory.part_of(member, head)
-            part = memory.result[begin:end]
+            part = memory.result(head.step)[begin:end]
         if place:
             _expect(head, 0)
             if is_piece:
@@ -328,7 +359,7 @@ class Buffers:
         self, connection: socket.socket, head: wire.Head, meta: bytes
     ) -> HandOver:
         """Read the sum of a step, into memory of its own: several may wait."""
-        whole = aligned_zeros(len(self._memory.result))
+        whole = aligned_zeros(self._form.size)
         _expect(head, whole.nbytes)
         wire.read_into(connection, _bytes(whole))
         plan, members = decoded_plan(meta)

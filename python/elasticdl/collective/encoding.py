@@ -1,7 +1,8 @@
 """How the values of a gradient travel: as they are, or in 16 bits.
 
-Owns the bytes of a range of the vector that members exchange, and its rounding. Called
-by `collective.buffers`. Must not know steps or members.
+Owns the bytes of a range of the vector that members exchange, its rounding, and what
+all members have to agree on about it. Called by `collective.buffers`, and by whoever
+makes a group. Must not know steps or members.
 
 The first floats of the vector, gradients, may be rounded; those after them (counts, and
 the model's float state) travel as they are. Sums are float32: values are rounded once
@@ -14,7 +15,8 @@ beside one that is infinite.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import ml_dtypes
 import numpy as np
@@ -78,6 +80,33 @@ class Encoding:
 
     def _num_half(self, begin: int, length: int) -> int:
         return min(max(self._rounded - begin, 0), length)
+
+
+@dataclass(frozen=True)
+class GradientForm:
+    """What all members of a group have alike.
+
+    Attributes:
+        ends: Where the buckets of a gradient end, in floats; the last is its size.
+        encoding: How gradients travel.
+        alternates: The gradients of a step and of the next are in different memory: two
+            members exchange each other's directly then (`collective.summing`).
+    """
+
+    ends: Sequence[int]
+    encoding: Encoding = field(default_factory=Encoding)
+    alternates: bool = False
+
+    @property
+    def size(self) -> int:
+        """Floats of a gradient."""
+        return self.ends[-1]
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether two members exchange whole buckets, and add up all of it each."""
+        # Of values that are rounded on their way each would have another sum.
+        return self.alternates and self.encoding.is_plain
 
 
 def _to_bfloat16(values: Floats) -> list[memoryview]:

@@ -8,7 +8,8 @@ a plan and a state are bytes.
 A gradient is cut into buckets, and each of these into one part for each member. A
 member sends each other one that member's part of its gradient, adds up its own part of
 all gradients in the members' order, and sends the sum to all: each value travels twice
-in a group of any size. A bucket travels while the next one is computed.
+in a group of any size. A bucket travels while the next one is computed. Small gradients
+of two members take a shorter way (`collective.summing`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -32,7 +32,7 @@ from elasticdl.collective.buffers import (
     Values,
 )
 from elasticdl.collective.collective import Order
-from elasticdl.collective.encoding import Encoding
+from elasticdl.collective.encoding import GradientForm
 from elasticdl.collective.entering import Entering, Entrant
 from elasticdl.collective.links import Door, Listener
 from elasticdl.collective.listening import Listening, Newcomer, Sponsor
@@ -80,10 +80,9 @@ class Group:
         me: int,
         member: Member,
         *,
-        ends: Sequence[int],
+        form: GradientForm,
         door: Door,
         most_state_bytes: int,
-        encoding: Encoding | None = None,
         word: Callable[[], bytes] = bytes,
     ) -> None:
         """Listen for other members.
@@ -91,17 +90,15 @@ class Group:
         Args:
             me: Index of this worker.
             member: Makes plans and copies of the state.
-            ends: Where the buckets of a gradient end, in floats; the last is its size.
+            form: How gradients are cut and travel, of all members alike.
             door: Where to listen, and what others have to prove there.
             most_state_bytes: A state that is larger is refused.
-            encoding: How gradients travel; None: as they are.
             word: Returns what this member says to the leader with each step.
         """
         self._me = me
         self._door = door
         self._lock = threading.RLock()
-        how = encoding or Encoding()
-        self._buffers = Buffers(me, ends, how, most_state_bytes, door.vectors)
+        self._buffers = Buffers(me, form, most_state_bytes, door.vectors)
         self._wake = threading.Condition(self._lock)
         # Of its own: threads that wait for rounds are not woken by each step.
         self._went_on = threading.Condition(self._lock)
@@ -110,7 +107,7 @@ class Group:
             tell=self._soon,
             state=member.state,
             stands=self._stands,
-            step_bytes=4 * ends[-1],
+            step_bytes=4 * form.size,
         )
         self._participant = Participant(
             me,
@@ -118,6 +115,7 @@ class Group:
             state=member.state,
             kept=self._sponsoring.since,
             buckets=self._buffers.num_buckets,
+            direct=form.is_direct,
         )
         self._listening: Listening | None = None
         self._links = RoundLinks()
@@ -239,20 +237,23 @@ class Group:
             return None
 
     def computed(self, step: int, number: int, gradient: Floats) -> None:
-        """Hand the own gradient in; it must not change until `Apply`."""
+        """Hand the own gradient in; it must not change until `Apply`.
+
+        Where it alternates, not until that of the next step.
+        """
         for bucket in range(self._buffers.num_buckets):
             self.has_bucket(step, number, bucket, gradient)
 
     def has_bucket(self, step: int, number: int, bucket: int, gradient: Floats) -> None:
         """Hand a bucket of the own gradient in; called from any thread.
 
-        It must not change until `Apply`; each comes once.
+        It must not change until then; each comes once.
         """
         with self._lock:
             entered = self._participant.round
             if entered is None or entered.number != number:
                 return
-            parts = self._buffers.parts(gradient, bucket, len(entered.members))
+            parts = self._buffers.parts(gradient, bucket)
         self._tell(
             lambda: self._participant.computed(step, number, parts, bucket=bucket)
         )
@@ -333,11 +334,10 @@ class Group:
 
     def _entered(self, entered: Round, *, lingers: bool) -> None:
         self._links.enter(entered.number)
-        again = None
         if not lingers:
             self._links.leave()
-            again = self._participant.version or 0
-        memory = self._buffers.enter(entered, again=again)
+        version = self._participant.version or 0
+        memory = self._buffers.enter(entered, version=version, lingers=lingers)
         self._words = {}
         self._sponsoring.entered(entered.members)
         if self._links.present is not None:
@@ -379,8 +379,8 @@ class Group:
         if isinstance(action, Apply | Follow | Take | Begin):
             self._applying = True
         if isinstance(action, Apply):
-            whole = self._buffers.whole(action.parts)
-            action = replace(action, parts=(whole,))
+            whole = self._buffers.whole(action.step, action.parts)
+            action = Apply(action.step, action.plan, (whole,), action.members)
         self._tell_sponsoring(action)
         self._orders.put(action)
 
@@ -472,7 +472,7 @@ class Group:
         if links is None:
             return
         if isinstance(message, Header) and message.plan is None:
-            message = replace(message, word=self._word())
+            message = Header(message.step, word=self._word())
         if isinstance(message, Piece | Reduced):
             self.sent_bytes += self._buffers.num_bytes(message)
         links.send(to, self._buffers.frame(message, lends=links.reads_lent(to)))

@@ -21,7 +21,6 @@ class Made:
     plan: Any
     parts: tuple[Any, ...]
     members: tuple[int, ...]
-    acknowledged: bool = False
 
     @classmethod
     def by(cls, message: HandOver) -> Made:

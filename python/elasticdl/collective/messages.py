@@ -34,6 +34,15 @@ class Round:
         """The member that makes the plans."""
         return self.members[0]
 
+    def parts_of_bucket(self, *, direct: bool) -> int:
+        """Return into how many parts a bucket of a gradient is cut.
+
+        One for each member, which adds it up; `direct`: two members exchange whole
+        buckets, and each adds up all of it.
+        """
+        num_members = len(self.members)
+        return 1 if direct and num_members == 2 else num_members
+
 
 # -- between members ------------------------------------------------------------------
 
@@ -104,7 +113,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Piece:
-    """The sender's part of its gradient, for the member that adds this part up."""
+    """The sender's part of its gradient, for a member that adds this part up."""
 
     step: int
     part: int

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from elasticdl.collective import wire
 
-_SMALL_BYTES = 512 << 10  # a connection takes them in a tenth of a millisecond
+_SMALL_BYTES = 5 << 18  # a connection takes them in a third of a millisecond
 
 
 class Outbox:
@@ -56,17 +56,23 @@ class Outbox:
 
     def _left(self, buffers: Sequence[wire.Buffer]) -> Sequence[wire.Buffer]:
         """Send of a small frame what the connection takes now; return what is left."""
-        raw = [memoryview(buffer).cast("B") for buffer in buffers]
-        if sum(map(len, raw)) > _SMALL_BYTES:
-            return raw
+        size = wire.num_bytes(buffers)
+        if size > _SMALL_BYTES:
+            return buffers
         try:
-            sent = self._connection.sendmsg(raw, (), socket.MSG_DONTWAIT)
+            sent = self._connection.sendmsg(buffers, (), socket.MSG_DONTWAIT)
         except OSError:
             # It takes nothing now, or is broken, which `send_all` finds and tells.
-            return raw
-        left = []
-        for one in raw:
-            if sent < len(one):
-                left.append(one[sent:])
-            sent = max(0, sent - len(one))
-        return left
+            return buffers
+        return _after(buffers, sent) if sent < size else ()
+
+
+def _after(buffers: Sequence[wire.Buffer], sent: int) -> Sequence[wire.Buffer]:
+    """Return what is left of buffers after so many bytes of them."""
+    left = []
+    for buffer in buffers:
+        raw = memoryview(buffer).cast("B")
+        if sent < len(raw):
+            left.append(raw[sent:])
+        sent = max(0, sent - len(raw))
+    return left

@@ -33,7 +33,6 @@ from elasticdl.collective.handing import Made, lacking, newest, sponsor_of
 from elasticdl.collective.messages import (
     Acknowledge,
     Action,
-    Add,
     Apply,
     Begin,
     Broken,
@@ -54,6 +53,7 @@ from elasticdl.collective.messages import (
     Stateless,
     Take,
 )
+from elasticdl.collective.summing import Summing
 
 
 def _no_steps(version: int) -> None:
@@ -76,6 +76,7 @@ class Participant:
         state: Callable[[], Any],
         kept: Callable[[int], Sequence[HandOver] | None] = _no_steps,
         buckets: int = 1,
+        direct: bool = False,
     ) -> None:
         """Take the own number and what a leader needs.
 
@@ -86,6 +87,7 @@ class Participant:
             kept: version -> all steps made since, for a newcomer that this member is
                 the sponsor of; None if they are not there any more.
             buckets: Into how many a gradient is cut; each has a part for each member.
+            direct: Two members exchange whole buckets. Of all members alike.
         """
         self._me = me
         self._version: int | None = None  # until it is the group's own
@@ -93,12 +95,13 @@ class Participant:
         self._make_plan = make_plan
         self._state = state
         self._kept = kept
-        self._buckets = buckets
+        self._buckets, self._direct = buckets, direct
         self._round: Round | None = None
         self._next: Round | None = None  # entered when the present step is made
         self._listens = False
         self._copy: Copy | None = None
         self._made: Made | None = None
+        self._acknowledges = False  # that step, when all have made it
         self._level_with: set[int] = set()  # members that have had this one's state
         self._leaves = False
         self._reset()
@@ -113,9 +116,9 @@ class Participant:
         self._at: int | None = None
         self._early: dict[int, HandOver] = {}
         self._headers: dict[int, dict[int, Header]] = defaultdict(dict)
-        # By step and part, then by sender.
-        self._pieces: dict[tuple[int, int], dict[int, Any]] = defaultdict(dict)
-        self._reduced: dict[int, dict[int, Any]] = defaultdict(dict)
+        self._summing = Summing(
+            self._me, self._round, buckets=self._buckets, direct=self._direct
+        )
 
     @property
     def version(self) -> int | None:
@@ -236,8 +239,11 @@ class Participant:
                 self._headers[step][sender] = message
                 self._level_with.add(sender)
                 return [*self._acknowledged(step), *self._compute()]
-            case Piece() | Reduced():
-                return self._gradient(sender, message)
+            case Piece():
+                return self._summing.piece(sender, message)
+            case Reduced(step, part, data):
+                self._summing.reduced(step, part, data)
+                return self._finish(step)
             case Finished(step):
                 self._end, mine = min(self._end, step), self._version
                 return self._enter_next() if mine is not None and step <= mine else []
@@ -263,18 +269,8 @@ class Participant:
         self._at = message.step + 1
         if self._copy is not None:
             self._copy = replace(self._copy, version=self._at)
-        self._made = Made.by(message)
+        self._made, self._acknowledges = Made.by(message), True
         return [Follow(message.step, message.plan, message.parts, message.members)]
-
-    def _gradient(self, sender: int, message: Piece | Reduced) -> list[Action]:
-        step = message.step
-        if isinstance(message, Reduced):
-            self._reduced[step][message.part] = message.data
-            return self._finish(step)
-        if message.part % len(self._members) != self._rank:
-            return []
-        self._pieces[step, message.part][sender] = message.data
-        return self._add(step, message.part)
 
     def lost(self, member: int, number: int) -> list[Action]:
         """Give round `number` up: a member's connection has ended."""
@@ -286,21 +282,13 @@ class Participant:
     def computed(
         self, step: int, number: int, parts: tuple[Any, ...], *, bucket: int = 0
     ) -> list[Action]:
-        """Take a bucket of the own gradient, cut into a part for each member.
+        """Take a bucket of the own gradient, cut into its parts.
 
         Each bucket of a step comes once, in any order.
         """
         if self._is_over(number) or step != self._version:
             return []
-        first = bucket * len(self._members)
-        pieces = [
-            Send(member, Piece(step, first + rank, parts[rank]))
-            for rank, member in enumerate(self._members)
-            if member != self._me
-        ]
-        mine = first + self._rank
-        self._pieces[step, mine][self._me] = parts[self._rank]
-        return [*pieces, *self._add(step, mine)]
+        return self._summing.computed(step, bucket, parts)
 
     def alone(self, step: int, number: int) -> bool:
         """Whether this member is the only one in round `number` and is at this step."""
@@ -322,9 +310,7 @@ class Participant:
         """Take the sum of one of the own parts."""
         if self._is_over(number):
             return []
-        self._reduced[step][part] = data
-        reduced = Reduced(step, part, data)
-        return [*self._to_others(reduced), *self._finish(step)]
+        return [*self._summing.added(step, part, data), *self._finish(step)]
 
     def began(self) -> list[Action]:
         """Go on after a `Begin` was carried out: the own state is the group's."""
@@ -361,14 +347,6 @@ class Participant:
     @property
     def _members(self) -> tuple[int, ...]:
         return self._round.members if self._round is not None else ()
-
-    @property
-    def _num_parts(self) -> int:
-        return self._buckets * len(self._members)
-
-    @property
-    def _rank(self) -> int:
-        return self._members.index(self._me)
 
     def _to_others(self, message: Message) -> list[Action]:
         return [Send(member, message) for member in self._members if member != self._me]
@@ -454,11 +432,11 @@ class Participant:
     def _acknowledged(self, step: int) -> list[Action]:
         """Return the acknowledgement of the step before, if all have made it."""
         made = self._made
-        if made is None or made.acknowledged or made.step != step - 1:
+        if made is None or not self._acknowledges or made.step != step - 1:
             return []
         if len(self._headers[step]) < len(self._members):
             return []
-        self._made = replace(made, acknowledged=True)
+        self._acknowledges = False
         return [Acknowledge(made.step, made.plan)]
 
     def _compute(self) -> list[Action]:
@@ -472,20 +450,11 @@ class Participant:
         self._begun = step
         return [Compute(step, header.plan, self._round.number)]
 
-    def _add(self, step: int, part: int) -> list[Action]:
-        if len(self._pieces[step, part]) < len(self._members):
-            return []
-        pieces = self._pieces.pop((step, part))
-        # In the members' order, not as they came: a sum of floats depends on it.
-        in_order = tuple(pieces[member] for member in self._members)
-        return [Add(step, part, in_order)]
-
     def _finish(self, step: int) -> list[Action]:
-        reduced = self._reduced[step]
-        if step != self._version or len(reduced) < self._num_parts:
+        parts = self._summing.whole(step) if step == self._version else None
+        if parts is None:
             return []
         header = self._headers[step][self._members[0]]
-        parts = tuple(reduced[part] for part in range(self._num_parts))
         return [self._make(HandOver(step, header.plan, parts, self._members))]
 
     def _make(self, made: HandOver) -> Apply:
@@ -493,7 +462,7 @@ class Participant:
         return Apply(made.step, made.plan, made.parts, made.members)
 
     def _note_made(self, made: Made) -> None:
-        self._made = made
+        self._made, self._acknowledges = made, True
         self._version = made.step + 1
         self._headers.pop(made.step, None)
-        self._reduced.pop(made.step, None)
+        self._summing.forget(made.step)

@@ -19,10 +19,11 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from elasticdl.errors import RpcError
 
-PROTOCOL = 9  # raised when an older version could not read a frame
+PROTOCOL = 10  # raised when an older version could not read a frame
 MOST_META_BYTES = 16 << 20  # a plan names some thousand ranges at most
 _MAGIC = b"EDLG"
 _HEAD = struct.Struct("!4sBBQqIIQ")
@@ -52,12 +53,11 @@ class Purpose(IntEnum):
     LISTEN = 2  # its sender is a newcomer: it asks for a copy of the state
 
 
-_KINDS = frozenset(Kind)
+_KINDS = {int(kind): kind for kind in Kind}
 _PURPOSES = frozenset(Purpose)
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """The head of a frame: what follows it, and how many bytes."""
 
     kind: Kind
@@ -78,9 +78,14 @@ def frame(
     data: Sequence[Buffer] = (),
 ) -> list[Buffer]:
     """Return a frame as buffers to send one after another."""
-    size = sum(memoryview(buffer).nbytes for buffer in data)
+    size = num_bytes(data)
     head = _HEAD.pack(_MAGIC, PROTOCOL, kind, number, step, part, len(meta), size)
     return [head + meta, *data]
+
+
+def num_bytes(buffers: Sequence[Buffer]) -> int:
+    """Return the bytes of all buffers together."""
+    return sum([memoryview(buffer).nbytes for buffer in buffers])
 
 
 def read_head(connection: socket.socket) -> Head:
@@ -93,15 +98,16 @@ def read_head(connection: socket.socket) -> Head:
             f"got a frame of {magic!r}, protocol {protocol}; expected {_MAGIC!r}, "
             f"protocol {PROTOCOL}: all workers need the same version of ElasticDL"
         )
-    if kind not in _KINDS or meta > MOST_META_BYTES:
+    known = _KINDS.get(kind)
+    if known is None or meta > MOST_META_BYTES:
         raise RpcError(f"got a frame of kind {kind} with {meta} bytes of meta data")
-    return Head(Kind(kind), number, step, part, meta, data)
+    return Head(known, number, step, part, meta, data)
 
 
 def read_into(connection: socket.socket, target: memoryview) -> None:
     """Fill a buffer. Raises RpcError when the connection ends before."""
-    at = 0
-    while at < len(target):
+    at, size = 0, len(target)
+    while at < size:
         try:
             got = connection.recv_into(target[at:])
         except OSError as error:
@@ -114,7 +120,8 @@ def read_into(connection: socket.socket, target: memoryview) -> None:
 def read_bytes(connection: socket.socket, size: int) -> bytearray:
     """Read so many bytes. Raises RpcError when the connection ends before."""
     raw = bytearray(size)
-    read_into(connection, memoryview(raw))
+    if size:
+        read_into(connection, memoryview(raw))
     return raw
 
 

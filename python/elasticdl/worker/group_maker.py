@@ -13,7 +13,7 @@ from pathlib import Path
 
 from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import AVERAGE
-from elasticdl.collective.encoding import Encoding
+from elasticdl.collective.encoding import Encoding, GradientForm
 from elasticdl.collective.group import Group
 from elasticdl.collective.lent_vectors import Vectors
 from elasticdl.collective.links import Door
@@ -223,8 +223,11 @@ class GroupMaker:
             position,
             door=_door(life, vectors),
             most_state_bytes=state.num_bytes + _MOST_TEXT_BYTES,
-            encoding=Encoding(spec.all_reduce.compression, step.num_gradients),
-            ends=step.ends,
+            form=GradientForm(
+                step.ends,
+                Encoding(spec.all_reduce.compression, step.num_gradients),
+                alternates=step.alternates,
+            ),
             word=lambda: HeaderWord(speeds.own, *position.digests.answer).encoded(),
         )
         address = life.context.announced(group.port)

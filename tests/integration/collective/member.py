@@ -12,6 +12,7 @@ import threading
 import zlib
 
 import numpy as np
+from elasticdl.collective.encoding import GradientForm
 from elasticdl.collective.group import Group
 from elasticdl.collective.lent_vectors import Vectors
 from elasticdl.collective.links import Door
@@ -26,6 +27,7 @@ from elasticdl.collective.messages import (
     Stateless,
     Take,
 )
+from elasticdl.worker.group.buckets import alternates
 
 RECORDS = 16
 
@@ -61,13 +63,13 @@ def main(
 ) -> None:
     state = State(size, slots)
     vectors = Vectors(lends=lends)
-    gradient = vectors.new(size)
+    in_turn = [vectors.new(size) for _ in range(2)]
     group = Group(
         index,
         state,
         door=Door("secret", host, vectors=vectors),
         most_state_bytes=1 << 30,
-        ends=(size // 2, size),
+        form=GradientForm((size // 2, size), alternates=alternates(size)),
     )
     rounds: dict[int, Round] = {}
 
@@ -110,6 +112,7 @@ def main(
                     wait.wait(pause)
                 rank = entered.members.index(index)
                 first = int(plan)
+                gradient = in_turn[step % 2]
                 vectors.rewrite(gradient)
                 gradient[:] = 0
                 for record in range(first, first + RECORDS)[

@@ -51,6 +51,7 @@ class World:
         master: type[Master] = Master,
     ) -> None:
         self.rng = random.Random(seed)
+        self.direct = seed % 2 == 1  # two members exchange whole buckets
         self.kind = kind
         self.now = 1000.0
         self.moved_at = self.now

@@ -93,6 +93,7 @@ class Process:
             state=self._copy,
             kept=self.feed.since,
             buckets=BUCKETS,
+            direct=world.direct,
         )
 
     def _plan(self, step: int) -> bytes:
@@ -479,10 +480,11 @@ class Process:
         n = len(entered.members)
         counts = Counter(range(*share(plan, entered.members.index(self.index), n)))
         # A part of the gradient has the places of the state that belong to it.
-        first = bucket * n
+        cut = entered.parts_of_bucket(direct=self.world.direct)
+        first = bucket * cut
         parts = tuple(
-            tuple((place, counts) for place in range(part, PARTS, n * BUCKETS))
-            for part in range(first, first + n)
+            tuple((place, counts) for place in range(part, PARTS, cut * BUCKETS))
+            for part in range(first, first + cut)
         )
         return self.participant.computed(step, number, parts, bucket=bucket)
 

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from elasticdl.collective.encoding import Encoding
+from elasticdl.collective.encoding import Encoding, GradientForm
 from elasticdl.collective.group import Group
 from elasticdl.collective.lent_vectors import Vectors
 from elasticdl.collective.links import Door
@@ -25,6 +25,7 @@ SIZE = 100_003
 ROUNDED = 100_000  # gradients; the rest are counts
 ENDS = (SIZE // 3, SIZE // 3 + 1, SIZE)  # of the buckets
 STEPS = 4
+MANY_STEPS = 40
 
 
 class Nothing:
@@ -38,11 +39,16 @@ class Nothing:
         return [b""]
 
 
-def member_of(number: int, vectors: Vectors | None = None, **more) -> Group:
+def member_of(
+    number: int,
+    vectors: Vectors | None = None,
+    form: GradientForm | None = None,
+    **more,
+) -> Group:
     return Group(
         number,
         Nothing(),
-        ends=ENDS,
+        form=form or GradientForm(ENDS),
         door=Door("secret", vectors=vectors or Vectors()),
         most_state_bytes=100,
         **more,
@@ -77,12 +83,21 @@ def test_the_leader_hears_the_words_of_the_others() -> None:
     assert heard == {5: b"of 5", 6: b"of 6"}
 
 
-def run(group: Group, member: int, sums: list, vectors: Vectors | None = None) -> None:
+def run(
+    group: Group,
+    member: int,
+    sums: list,
+    vectors: Vectors | None = None,
+    *,
+    steps: int = STEPS,
+    turns: int = 1,
+) -> None:
     vectors = vectors or Vectors()
-    mine = vectors.new(SIZE)
-    while len(sums) < STEPS:
+    in_turn = [vectors.new(SIZE) for _ in range(turns)]
+    while len(sums) < steps:
         match group.next(20):
             case Compute(step, _, number):
+                mine = in_turn[step % turns]
                 vectors.rewrite(mine)
                 mine[:] = gradient(member, step)
                 # The members have their buckets ready in different orders.
@@ -107,9 +122,9 @@ def test_all_members_have_the_same_sums(
 ) -> None:
     numbers = tuple(range(10, 10 + members))
     vectors = {number: Vectors(lends=lends) for number in numbers}
+    gradient_form = GradientForm(ENDS, Encoding(form, ROUNDED))
     groups = {
-        number: member_of(number, vectors[number], encoding=Encoding(form, ROUNDED))
-        for number in numbers
+        number: member_of(number, vectors[number], gradient_form) for number in numbers
     }
     addresses = {n: f"127.0.0.1:{group.port}" for n, group in groups.items()}
     sums: dict[int, list] = {number: [] for number in numbers}
@@ -134,6 +149,39 @@ def test_all_members_have_the_same_sums(
         size = sum(np.abs(gradient(n, step)) for n in numbers)
         assert (np.abs(summed - exact) <= rounding * size).all()
         assert (summed[ROUNDED:] == exact[ROUNDED:].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("lends", [False, True])
+def test_two_members_that_alternate_have_the_sums_without_a_second_message(
+    lends: bool,
+) -> None:
+    numbers, form = (3, 8), GradientForm(ENDS, alternates=True)
+    vectors = {number: Vectors(lends=lends) for number in numbers}
+    groups = {n: member_of(n, vectors[n], form) for n in numbers}
+    addresses = {n: f"127.0.0.1:{group.port}" for n, group in groups.items()}
+    sums: dict[int, list] = {number: [] for number in numbers}
+    threads = [
+        threading.Thread(
+            target=run,
+            args=(groups[n], n, sums[n], vectors[n]),
+            kwargs={"steps": MANY_STEPS, "turns": 2},
+        )
+        for n in numbers
+    ]
+    for group in groups.values():
+        group.enter(Round(1, numbers, (1, 1), begins=True), addresses)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sent = [group.sent_bytes for group in groups.values()]
+    for group in groups.values():
+        group.close()
+    for step in range(MANY_STEPS):
+        expected = gradient(3, step) + gradient(8, step)
+        assert sums[3][step].tobytes() == expected.tobytes()
+        assert sums[8][step].tobytes() == expected.tobytes()
+    assert sent == [4 * SIZE * MANY_STEPS] * 2
 
 
 @pytest.mark.skipif(not can_lend(), reason="anonymous memory files")

@@ -6,13 +6,12 @@ import errno
 import gc
 import mmap
 import socket
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from elasticdl.collective import wire
 from elasticdl.collective.buffers import Buffers, StaleError
-from elasticdl.collective.encoding import Encoding
+from elasticdl.collective.encoding import Encoding, GradientForm
 from elasticdl.collective.lent_vectors import CACHE_LINE, Reader, Vectors
 from elasticdl.collective.messages import Piece, Round
 from elasticdl.errors import RpcError
@@ -130,7 +129,7 @@ def test_a_member_that_is_gone_is_no_reason_to_ask_others_for_messages(
 
 @pytest.mark.parametrize("form", [Compression.NONE, Compression.BFLOAT16])
 def test_values_travel_as_a_place_only_as_they_are(vectors, form) -> None:
-    buffers = Buffers(0, (64,), Encoding(form, 64), 100, vectors)
+    buffers = Buffers(0, GradientForm((64,), Encoding(form, 64)), 100, vectors)
     buffers.enter(Round(1, (0, 1), (1, 1)))
     vector = vectors.new(64)
     lent = buffers.frame(Piece(0, 1, vector[32:]), lends=True)
@@ -141,7 +140,7 @@ def test_values_travel_as_a_place_only_as_they_are(vectors, form) -> None:
 
 def test_a_place_comes_without_values(vectors, ends) -> None:
     one, other = ends
-    buffers = Buffers(1, (64,), Encoding(), 100, vectors)
+    buffers = Buffers(1, GradientForm((64,)), 100, vectors)
     memory = buffers.enter(Round(1, (0, 1), (1, 1)))
     place = vectors.place(vectors.new(64)[:32])
     frame = wire.frame(wire.Kind.PIECE, 1, part=1, meta=place, data=[bytes(128)])
@@ -150,12 +149,12 @@ def test_a_place_comes_without_values(vectors, ends) -> None:
     meta = bytes(wire.read_bytes(other, head.meta_bytes))
     with pytest.raises(RpcError, match="expected 0"):
         buffers.read(memory, 0, other, head, meta)
-    fine = replace(head, data_bytes=0)
+    fine = head._replace(data_bytes=0)
     assert not buffers.read(memory, 0, other, fine, meta).data.values.any()
 
 
 def test_a_piece_is_added_where_its_member_has_it(vectors, reader) -> None:
-    buffers = Buffers(1, (64,), Encoding(), 100, vectors)
+    buffers = Buffers(1, GradientForm((64,)), 100, vectors)
     buffers.enter(Round(1, (0, 1), (1, 1)))
     theirs, mine = vectors.new(64), np.full(32, 2.0, np.float32)
     lent = reader.look(vectors.place(theirs[32:]), 32)

@@ -34,7 +34,7 @@ from tests.unit.collective.schedules import run
 from tests.unit.collective.schedules_master import Master
 from tests.unit.collective.schedules_state import totals
 
-SCHEDULES = 100  # `make soak` runs 10,000
+SCHEDULES = 200  # `make soak` runs 10,000
 MOST = 300  # within which each wrong protocol is found out
 HAPPENS = (
     "losses",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from elasticdl.collective import wire
+from elasticdl.collective.encoding import GradientForm
 from elasticdl.collective.group import Group
 from elasticdl.collective.links import Door, Listener
 from elasticdl.collective.messages import Begin, Broken, Compute, Round
@@ -117,7 +118,13 @@ class Nothing:
 
 @pytest.fixture
 def group():
-    made = Group(0, Nothing(), ends=(64,), door=Door("secret"), most_state_bytes=100)
+    made = Group(
+        0,
+        Nothing(),
+        form=GradientForm((64,)),
+        door=Door("secret"),
+        most_state_bytes=100,
+    )
     yield made
     made.close()
 

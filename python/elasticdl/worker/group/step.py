@@ -15,6 +15,7 @@ in the graph hand each bucket out while the gradients of earlier layers are comp
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +35,7 @@ from elasticdl.model.state import non_trainable
 from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.variables import NamedVariable
 from elasticdl.tensor.placement import GradientKind
-from elasticdl.worker.group.buckets import LEAST_FLOATS, Bucket, buckets
+from elasticdl.worker.group.buckets import LEAST_FLOATS, Bucket, alternates, buckets
 from elasticdl.worker.group.moved import MovedState
 from elasticdl.worker.group.plan import Outcome
 from elasticdl.worker.steps.fused_update import fuse
@@ -138,7 +139,7 @@ class GroupStep:
         self._under_way: _Portion | None = None
         self.num_gradients = 0  # floats at the vector's beginning
         self._vectors = vectors or Vectors()
-        self._total = np.empty(0, np.float32)
+        self._totals: deque[Floats] = deque()
         # That of strategy local; it cannot take a constant scale off rows of gradients.
         self._whole = None
         if not optimizer.loss_scale_factor:
@@ -163,6 +164,11 @@ class GroupStep:
         """Floats of the vector that members exchange."""
         return self.num_gradients + self.moved.size + _COUNTS
 
+    @property
+    def alternates(self) -> bool:
+        """Whether the vectors of a step and of the next are different memory."""
+        return alternates(self.size)
+
     def begin(self) -> None:
         """Note the moved state: each attempt at the next step begins with it."""
         self.moved.begin()
@@ -175,7 +181,8 @@ class GroupStep:
     def compute(self, share: ShareBatches, ready: Ready, *, of: int = 1) -> Floats:
         """Return this member's part of a step: sums over its rows.
 
-        The vector that is returned stays as it is until the next call.
+        The vector that is returned stays as it is until the next call; until the one
+        after it where this step `alternates`.
 
         Args:
             share: The own records.
@@ -184,9 +191,7 @@ class GroupStep:
             of: Records of all members, which sums of gradients are divided by, so that
                 they are means at once where each record is a row.
         """
-        if len(self._total) != self.size:
-            self._total = self._vectors.new(self.size)
-        total = self._total
+        total = self._next_total()
         self._vectors.rewrite(total)
         # The first batch sets all gradients.
         total[self.num_gradients if share.batches else 0 :] = 0.0
@@ -222,6 +227,15 @@ class GroupStep:
             if bucket not in handed:
                 ready(bucket, total)
         return total
+
+    def _next_total(self) -> Floats:
+        totals = self._totals
+        if not totals or len(totals[0]) != self.size:
+            totals.clear()
+            num = 2 if self.alternates else 1
+            totals.extend(self._vectors.new(self.size) for _ in range(num))
+        totals.rotate()
+        return totals[0]
 
     def can_be_alone(self, share: ShareBatches) -> bool:
         """Whether `alone` can make a step of these batches."""

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from elasticdl.collective.encoding import GradientForm
 from elasticdl.collective.group import Group
 from elasticdl.collective.links import Door
 from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
@@ -143,7 +144,7 @@ def test_members_make_steps_over_encrypted_connections(authority) -> None:
         number: Group(
             number,
             Nothing(),
-            ends=(SIZE,),
+            form=GradientForm((SIZE,)),
             door=Door("secret", encryption=links(authority, number, index=rank)),
             most_state_bytes=100,
         )
@@ -169,11 +170,12 @@ def test_members_make_steps_over_encrypted_connections(authority) -> None:
 def test_a_worker_is_not_taken_for_the_member_that_it_says_it_is(authority) -> None:
     """Generation 9 connects, and greets as 8; 8 has not come."""
     door = Door("secret", encryption=links(authority, 3))
-    group = Group(3, Nothing(), ends=(16,), door=door, most_state_bytes=100)
+    form = GradientForm((16,))
+    group = Group(3, Nothing(), form=form, door=door, most_state_bytes=100)
     liar = Group(
         8,
         Nothing(),
-        ends=(16,),
+        form=form,
         door=Door("secret", encryption=links(authority, 9, index=1)),
         most_state_bytes=100,
     )

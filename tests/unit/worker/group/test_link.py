@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from elasticdl.collective.encoding import GradientForm
 from elasticdl.collective.group import Group
 from elasticdl.collective.links import Door
 from elasticdl.collective.messages import Begin
@@ -29,7 +30,13 @@ class Nothing:
 
 @pytest.fixture
 def group() -> Iterator[Group]:
-    made = Group(ME, Nothing(), ends=(4,), door=Door("token"), most_state_bytes=1 << 10)
+    made = Group(
+        ME,
+        Nothing(),
+        form=GradientForm((4,)),
+        door=Door("token"),
+        most_state_bytes=1 << 10,
+    )
     yield made
     made.close()
 
@@ -96,3 +103,18 @@ def test_a_worker_without_the_groups_state_leaves_with_none(group) -> None:
     link.leave(lambda: 7)
     said = link.report()
     assert (said.leaves, said.version) == (True, 0)
+
+
+def test_a_round_before_that_breaks_later_does_not_hide_that_the_newest_cannot_begin(
+    group,
+) -> None:
+    """The master forms the next round by a word about the newest one alone."""
+    link = GroupLink(group, ME, "127.0.0.1:1", Measures(lambda: 0.0, lambda: 0))
+    link.broke(3, 8)
+    link.broke(2, 9)
+    said = link.report()
+    assert (said.broken, said.lost, said.stateless) == (3, 8, False)
+    link.stateless(2)
+    assert link.report() == said
+    link.stateless(3)
+    assert link.report().stateless
