@@ -171,13 +171,18 @@ class GroupLink:
 
     def broke(self, number: int, lost: int) -> None:
         """Note that a round cannot go on; `lost`: without whom, -1 if not known."""
-        with self._lock:
-            self._broken, self._lost, self._stateless = number, max(0, lost), False
+        self._ends(number, max(0, lost), stateless=False)
 
     def stateless(self, number: int) -> None:
         """Note that nobody in a round has a state."""
+        self._ends(number, 0, stateless=True)
+
+    def _ends(self, number: int, lost: int, *, stateless: bool) -> None:
         with self._lock:
-            self._broken, self._lost, self._stateless = number, 0, True
+            # Connections of the round before may break after those of the next one
+            # could not be made. The master waits for a word about the newest.
+            if number >= self._broken:
+                self._broken, self._lost, self._stateless = number, lost, stateless
 
     def leave(self, version: Callable[[], int]) -> None:
         """Say from now on that this worker leaves; `version`: of its model."""
