@@ -11,6 +11,7 @@ it.
     |- DataError            data is missing, empty or corrupt
     |  `- BadRecordError    one record cannot be read (file and record number known)
     |- CheckpointError      a checkpoint is missing, torn or does not fit
+    |  `- UnfitError        it is whole, and of another model
     |- JournalError         the journal cannot be written or read
     |- SupersededError      another master of the job has taken over: end, do nothing
     |- PlatformError        the place where replicas run refused or failed
@@ -109,6 +110,10 @@ class CheckpointError(ElasticDLError):
     """A checkpoint is missing, torn, or does not fit the model."""
 
     exit_code = ExitCode.STORAGE
+
+
+class UnfitError(CheckpointError):
+    """A checkpoint is whole, and of another model: an older one says the same."""
 
 
 class JournalError(ElasticDLError):

@@ -29,9 +29,9 @@ def add_parser(verbs: Verbs) -> None:
         "that number, or\nwhether the job is paused; at least one of them. Workers "
         "that stay are not\nrestarted; workers that go hand their tasks back. A paused "
         "job gives out no\ntask, and after worker.pauseSeconds (5) with nothing to do "
-        "its workers leave;\nthe PS stay, and so does the one worker of strategy "
-        "local. In a cluster the next\n`helm upgrade` of the job sets what its values "
-        "file says.",
+        "its workers leave;\nthe PS stay, and so do workers of the strategies local "
+        "and allReduce, which hold\nthe model. In a cluster the next `helm upgrade` of "
+        "the job sets what its values\nfile says.",
         examples=(
             "elasticdl scale digits --workers 5",
             "elasticdl scale digits --workers 8 --max 8",
@@ -137,8 +137,10 @@ def _next(before: JobSpec, after: JobSpec) -> str:
 def _pause(spec: JobSpec) -> str:
     from elasticdl.job.spec.job import JobType, Strategy
 
-    if spec.strategy is Strategy.LOCAL and spec.type is JobType.TRAIN:
+    if spec.type is JobType.TRAIN and spec.strategy is Strategy.LOCAL:
         return "no task is given out; the worker stays, it holds the model"
+    if spec.type is JobType.TRAIN and spec.strategy is Strategy.ALL_REDUCE:
+        return "no task is given out; the workers stay, they hold the model"
     return (
         "no task is given out; workers leave after "
         f"{spec.worker.pause_seconds:g} s with nothing to do"

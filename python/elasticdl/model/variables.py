@@ -52,6 +52,30 @@ def view(variable: Any) -> NDArray[Any]:
     return np.asarray(tensor if tensor.shape.rank else tensor.numpy())
 
 
+def mismatches(
+    expected: Sequence[NamedVariable],
+    needed: Sequence[NamedVariable],
+    arrays: Mapping[str, NDArray[Any]],
+) -> list[str]:
+    """Return by name and shape what arrays have in another shape, or lack.
+
+    Args:
+        expected: Those that have to fit where they are there.
+        needed: Those of them that have to be there.
+        arrays: What is there, by the variables' names.
+    """
+    wrong = [
+        f"{v.name}: got {arrays[v.name].shape}, expected {v.shape}"
+        for v in expected
+        if v.name in arrays and arrays[v.name].shape != v.shape
+    ]
+    return wrong + [
+        f"{v.name}: got none, expected {v.shape}"
+        for v in needed
+        if v.name not in arrays
+    ]
+
+
 def assign(variable: Any, array: NDArray[Any]) -> None:
     """Set a Keras variable.
 

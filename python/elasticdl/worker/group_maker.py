@@ -17,7 +17,7 @@ from elasticdl.collective.encoding import Encoding, GradientForm
 from elasticdl.collective.group import Group
 from elasticdl.collective.lent_vectors import Vectors
 from elasticdl.collective.links import Door
-from elasticdl.errors import CheckpointError, UserCodeError
+from elasticdl.errors import CheckpointError, UnfitError, UserCodeError
 from elasticdl.job.spec.group import ELASTIC
 from elasticdl.job.spec.job import JobSpec, OnNanLoss
 from elasticdl.job.spec.kinds import RateRule, ShareRule
@@ -244,8 +244,8 @@ class GroupMaker:
 
         Raises CheckpointError.
 
-        One that cannot be loaded is told to the master, which lets all begin with
-        another one, in the next round.
+        One that is damaged is told to the master, which lets all begin with another
+        one, in the next round.
         """
         path = directory or self._spec.checkpoint.init_from
         if not path:
@@ -253,6 +253,8 @@ class GroupMaker:
         try:
             store.verify(shelf.resolve(Path(path))[0])
             return whole.restore(Path(path))
+        except UnfitError:
+            raise
         except CheckpointError as error:
             self._life.register(unloadable=path, reason=str(error))
             raise

@@ -15,9 +15,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from elasticdl.errors import CheckpointError, RefusedError
+from elasticdl.errors import CheckpointError, RefusedError, UnfitError
 from elasticdl.model.state import ModelState, read_state, write_state
-from elasticdl.model.variables import NamedVariable
+from elasticdl.model.variables import NamedVariable, mismatches
 from elasticdl.tensor.codec import Array
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class UntrainedVariables:
 def load_untrained(state: ModelState, arrays: Mapping[str, Array], path: Path) -> None:
     """Set the untrained weights by name; log those that the checkpoint lacks.
 
-    `arrays` are its values and states. Raises CheckpointError naming the frozen weights
+    `arrays` are its values and states. Raises UnfitError naming the frozen weights
     that are not among them (nothing would ever make them what they were), and whatever
     has another shape.
     """
@@ -73,19 +73,10 @@ def check_untrained(
     arrays: Mapping[str, Array],
     where: Path | str,
 ) -> None:
-    """Raise CheckpointError unless everything needed is present and fits."""
-    wrong = [
-        f"{v.name}: got {arrays[v.name].shape}, expected {v.shape}"
-        for v in expected
-        if v.name in arrays and arrays[v.name].shape != v.shape
-    ]
-    wrong += [
-        f"{v.name}: got none, expected {v.shape}"
-        for v in needed
-        if v.name not in arrays
-    ]
+    """Raise UnfitError unless everything needed is present and fits."""
+    wrong = mismatches(expected, needed, arrays)
     if wrong:
-        raise CheckpointError(
+        raise UnfitError(
             f"{where}: does not fit what the model does not train (trainable=False): "
             f"{'; '.join(wrong)}; expected a checkpoint of a model that has them"
         )

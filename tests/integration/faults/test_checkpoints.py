@@ -1,5 +1,6 @@
 """Checkpoints of others, damaged ones, and none that can be written."""
 
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -96,7 +97,9 @@ def test_a_damaged_newest_checkpoint_falls_back_to_an_older_one_while_running(jo
 @pytest.mark.parametrize(
     "how", ["damaged", pytest.param("gone", marks=pytest.mark.soak)]
 )
-def test_a_job_without_any_checkpoint_of_its_own_begins_no_second_time(job, how):
+def test_a_job_without_any_checkpoint_of_its_own_begins_when_one_is_put_back(
+    job, how, tmp_path
+):
     few = {"worker": {"replicas": 1}, "ps": {"replicas": 1}, "training": LONG}
     one = job(f"none-{how}", **few)
     one.wait_until(
@@ -107,6 +110,8 @@ def test_a_job_without_any_checkpoint_of_its_own_begins_no_second_time(job, how)
     place = one.job_dir.checkpoints_dir
     found = list(place.glob("version-*"))
     assert found
+    kept = tmp_path / "kept"
+    shutil.copytree(place, kept)
     for checkpoint in found:
         if how == "gone":
             shutil.rmtree(checkpoint)
@@ -115,7 +120,19 @@ def test_a_job_without_any_checkpoint_of_its_own_begins_no_second_time(job, how)
     again = job(f"none-{how}", **few)
     assert again.wait_for_exit() == 6
     assert "no checkpoint of this job can be loaded any more" in again.output
-    assert "put one back and launch the job again" in again.output
+    assert "put one back" in again.output
     assert "--restart" in again.output
     assert "Traceback" not in again.output
     assert again.processes() == []
+
+    # What the message says: from damaged ones the job went back to the next older.
+    version = max(int(path.name.removeprefix("version-")) for path in found)
+    if how == "damaged":
+        says = re.search(r"put one back \(version (\d+) or older", again.output)
+        assert says
+        version = int(says[1])
+    shutil.copytree(kept / f"version-{version}", place / f"version-{version}")
+    once_more = job(f"none-{how}", **few)
+    once_more.wait_for_step(version + 10)
+    once_more.end_after_this_epoch()
+    check_whole(once_more, once_more.finish())

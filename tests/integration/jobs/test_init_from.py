@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from elasticdl.checkpoint.reshard import load_all
+from elasticdl.errors import ExitCode
 from elasticdl.job.values.file import edit_values
 from elasticdl.testing.claims import check_whole
 
@@ -95,6 +96,35 @@ def test_a_job_that_goes_on_from_a_checkpoint_applies_each_of_its_gradients(job)
     assert after.version == before.version + 16
     assert f"running: it begins with version {before.version}, {path}" in later.output
     assert "finishing: training.maxSteps (16) are made; last" in later.output
+
+
+@pytest.mark.parametrize("strategy", ["allReduce", "local", "parameterServer"])
+def test_an_edit_of_the_model_costs_a_job_none_of_its_checkpoints(job, strategy):
+    """All are of another model than the edited one; they are whole."""
+    values = {
+        "strategy": strategy,
+        "worker": {"replicas": 1},
+        "training": {"epochs": 500},
+        "checkpoint": {"everySeconds": 0.5, "keep": 3},
+    }
+    one = job("edited", **values)
+    one.wait_until(lambda s: s.checkpoint_version, "a checkpoint")
+    one.handle.stop()
+    stopped = one.finish(expected=ExitCode.STOPPED)
+    kept = sorted(path.name for path in one.job_dir.checkpoints_dir.iterdir())
+
+    text = one.values.job.model.files["net.py"]
+    changed = text.replace("Dense(64,", 'Dense(64, name="other",')
+    assert changed != text
+    other = job("edited", model={"files": {"net.py": changed}}, **values)
+    assert other.wait_for_exit() in (ExitCode.STORAGE, ExitCode.USER_CODE)
+    assert "other/kernel: got none, expected (64, 64)" in other.output
+    assert kept == sorted(path.name for path in one.job_dir.checkpoints_dir.iterdir())
+
+    again = job("edited", **values)
+    again.wait_for_step(stopped.version + 10)
+    again.end_after_this_epoch()
+    check_whole(again, again.finish())
 
 
 def with_optimizer(one):

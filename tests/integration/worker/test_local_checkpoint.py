@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import AVERAGE, Manifest
-from elasticdl.errors import UserCodeError
+from elasticdl.errors import UnfitError, UserCodeError
 from elasticdl.job.heartbeats import LocalSnapshot
 from elasticdl.job.tasks import LIVE, ModelVersion
 from elasticdl.model.optimizer_variables import variables_of
@@ -70,6 +70,32 @@ def test_a_request_that_the_next_answer_drops_is_no_checkpoint_without_a_name(
     checkpoints.between_steps(3, {})
     checkpoints.finish()
     assert {done.id for done in told} == {"ckpt-1"}
+
+
+INNER = """keras.layers.Dense(8, activation="tanh"),
+        keras.layers.Dense(3)"""
+TO_SIX = """keras.layers.Dense(4, use_bias=False, name="first"),
+        keras.layers.Dense(6, use_bias=False, name="inner"),
+        keras.layers.Dense(3, name="out")"""
+TO_FOUR = """keras.layers.Dense(4, use_bias=False, name="inner"),
+        keras.layers.Reshape((4, 1)), keras.layers.ZeroPadding1D((0, 2)),
+        keras.layers.Flatten(), keras.layers.Dense(3, name="out")"""
+
+
+def test_a_variable_of_as_many_values_in_another_shape_is_refused_by_its_name(
+    definition, mlp, tmp_path
+):
+    """Its values would be in other places, and train without a word."""
+    assert INNER in mlp
+    made = definition(mlp.replace(INNER, TO_SIX))
+    folder = saved(made, 7, tmp_path / "version-7")
+    other = definition(mlp.replace(INNER, TO_FOUR))
+    before = weights(other)
+    expected = r"inner/kernel: got \(4, 6\), expected \(6, 4\);"
+    with pytest.raises(UnfitError, match=expected):
+        state_of(other).restore(folder)
+    for one, was in zip(weights(other), before, strict=True):
+        np.testing.assert_array_equal(one, was)
 
 
 def test_a_worker_of_a_job_that_stops_makes_no_step_after_its_last_copy(

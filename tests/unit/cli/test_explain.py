@@ -64,7 +64,7 @@ def view(**fields: object) -> JobView:
         "type": "train",
         "strategy": "parameterServer",
         "state": JobState.RUNNING,
-        "message": "1 workers run, fewer than worker.min (2)",
+        "message": "1 worker runs, fewer than worker.min (2)",
         "started": 0.0,
         "time": 100.0,
         "master_generation": 2,
@@ -84,7 +84,7 @@ def drawn(*arguments, **more) -> str:
 
 def test_the_present_comes_first_with_who_waits_and_why() -> None:
     first, second, *_ = drawn(view(), TOLD).splitlines()
-    assert first == ("job digits: running: 1 workers run, fewer than worker.min (2)")
+    assert first == ("job digits: running: 1 worker runs, fewer than worker.min (2)")
     assert second == f"worker-3: pending for 12 s, {PENDING}"[: len(second)]
 
 

@@ -25,6 +25,7 @@ def spec(*, replicas=3, least=0, most=0, strategy="parameterServer", paused=Fals
 
 
 LOCAL = {"replicas": 1, "strategy": "local"}
+GROUP = {"replicas": 3, "strategy": "allReduce"}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,12 @@ LOCAL = {"replicas": 1, "strategy": "local"}
             LOCAL,
             {**LOCAL, "paused": True},
             "paused no -> yes; no task is given out; the worker stays, it holds the "
+            "model",
+        ),
+        (
+            GROUP,
+            {**GROUP, "paused": True},
+            "paused no -> yes; no task is given out; the workers stay, they hold the "
             "model",
         ),
         (

@@ -317,7 +317,8 @@ class JobSpec(SpecModel):
     paused: bool = Field(
         False,
         description="Hold: no task is given out until false, and the workers leave "
-        "after `worker.pauseSeconds`. The PS stay.",
+        "after `worker.pauseSeconds`. The PS stay, and so do workers that hold the "
+        "model (`strategy: local`, `allReduce`).",
     )
     model: ModelSpec = Field(description="The model module.")
     data: DataSpec = Field(default_factory=DataSpec, description="The records.")

@@ -334,4 +334,6 @@ def _why_finished(job: Job) -> str:
         why = job.why_stopped or "early stopping"  # an earlier master knew which
     elif plan.max_steps and queue.done_steps >= plan.max_steps:
         why = f"training.maxSteps ({plan.max_steps}) are made"
+        if plan.elastic:  # steps have as many records as there are members
+            why = f"the records of training.maxSteps ({plan.max_steps}) are trained"
     return f"{why}; last evaluation and checkpoint"

@@ -168,10 +168,14 @@ class Checkpoints:
     @property
     def nothing_left(self) -> str:
         """Return the message for a job whose checkpoints can all not be restored."""
+        back = max((version for _, version in self.course.limits), default=None)
+        which = ""
+        if back is not None:
+            which = f" (version {back} or older, or written since it went back to that)"
         return (
             f"{self.directory}: no checkpoint of this job can be loaded any more, "
-            "expected at least one; put one back and launch the job again, or begin "
-            "it afresh with --restart"
+            f"expected at least one; put one back{which} and launch the job again, or "
+            "begin it afresh with --restart"
         )
 
     def tick(self, *, version: int, now: float) -> None:

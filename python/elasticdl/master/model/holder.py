@@ -325,6 +325,8 @@ class ModelHolder(abc.ABC):
         # One of its own that an earlier master put away has older ones, too.
         if not older and directory == self.origin.dir:
             return self.origin.advice
+        if self._keeper.newest is None and self._keeper.had_one:
+            return self._keeper.nothing_left
         self.go_back(f"{member.name} could not load {directory}", now=now)
         return ""
 
@@ -338,6 +340,11 @@ class ModelHolder(abc.ABC):
         `why`: the cause in the words that the job's history has for it.
         """
         found = self._keeper.newest
+        if found is None and self._keeper.had_one:
+            # The job fails (`stages.rewound`). Nothing is undone in the journal: where
+            # a checkpoint is put back, it goes on from there.
+            self._tell_rewound()
+            return
         if found is None:
             begin = self._ledger.newest_of(facts.StartFact)
             position, applied, version = (begin.position if begin else {}), {}, 0
@@ -364,6 +371,9 @@ class ModelHolder(abc.ABC):
         queue = self._ledger.queue
         self._keeper.rewound(version=version)
         self._rounds.rewound(version=version, epochs_done=queue.epoch if queue else 0)
+        self._tell_rewound()
+
+    def _tell_rewound(self) -> None:
         for tell in self._on_rewind:
             tell()
         self._signals.bump()

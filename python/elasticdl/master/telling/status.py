@@ -120,11 +120,14 @@ def _below_minimum(job: Job) -> str:
     least, holder = job.spec.worker.min, job.parts.holder
     if job.state is JobState.PAUSED or job.state.ended:
         return ""
-    text, waits = f"{running} workers run", holder.waits_for_minimum
+    text = "1 worker runs" if running == 1 else f"{running} workers run"
+    waits, ready = holder.waits_for_minimum, holder.num_waiting
     if running >= least:
-        if holder.num_waiting is None or not (holder.group and holder.group.round):
+        if ready is None or not (holder.group and holder.group.round):
             return ""  # enough, or they begin
-        text = f"{holder.num_waiting} workers can make steps together"
+        text = f"{ready} workers can make steps together"
+        if ready == 1:
+            text = "1 worker can make steps"
     text = f"{text}, fewer than worker.min ({least})"
     return f"{text}: no step is made before there are more" if waits else text
 

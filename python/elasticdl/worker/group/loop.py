@@ -28,7 +28,7 @@ from elasticdl.collective.messages import (
     Stateless,
     Take,
 )
-from elasticdl.errors import CheckpointError, FencedError
+from elasticdl.errors import CheckpointError, FencedError, UnfitError
 from elasticdl.job.tasks import (
     RecordShare,
     SkippedRecord,
@@ -292,6 +292,8 @@ class GroupLoop:
         try:
             with self._parts.shows.goodput.cause(GoodputCause.RESTORE):
                 version = self._parts.restore(directory)
+        except UnfitError:
+            raise
         except CheckpointError as error:
             log.error("%s", error)
             while self._link.is_newest(number) and not self._parts.leaving.is_set():

@@ -25,7 +25,7 @@ from elasticdl.checkpoint.layout import (
     SET_RATE,
 )
 from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
-from elasticdl.errors import CheckpointError
+from elasticdl.errors import CheckpointError, UnfitError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import non_trainable, read_state
@@ -33,6 +33,7 @@ from elasticdl.model.variables import (
     NamedVariable,
     assign,
     layout_variables,
+    mismatches,
     to_buffers,
     trainable_variables,
     view,
@@ -136,18 +137,19 @@ class LocalState:
     def restore(self, path: Path) -> int:
         """Load a checkpoint of any strategy; return its version.
 
-        Raises CheckpointError naming the variables that it does not have.
+        Raises CheckpointError, UnfitError naming the variables that it does not have
+        or has in another shape.
         """
         whole = reshard.load_all(path)
         arrays = {**whole.states, **whole.values}
-        missing = [v.name for v in self._trainable if v.name not in arrays]
-        if missing:
-            raise CheckpointError(
-                f"{path}: has no variable {', '.join(missing)}; expected a checkpoint "
-                "of this model"
+        wrong = mismatches(self._trainable, self._trainable, arrays)
+        if wrong:
+            raise UnfitError(
+                f"{path}: does not fit the model: {'; '.join(wrong)}; expected a "
+                "checkpoint of this model: train the one that wrote it"
             )
         for item in self._trainable:
-            assign(item.variable, np.asarray(arrays[item.name]).reshape(item.shape))
+            assign(item.variable, arrays[item.name])
         load_untrained(self._state, arrays, path)
         self._restore_optimizer(path, whole)
         return whole.version
@@ -221,8 +223,8 @@ class LocalState:
             stored = whole.slots.get(slot, {})
             for name, variable in self._slots.get(slot, {}).items():
                 array = stored.get(name)
-                if array is not None and array.size == value_of(variable).size:
-                    assign(variable, array.reshape(variable.shape))
+                if array is not None and array.shape == tuple(variable.shape):
+                    assign(variable, array)
                 else:
                     missing.append(slot)
                     if slot == AVERAGE or slot in self._as_values:

@@ -14,10 +14,10 @@ import keras
 
 from elasticdl.checkpoint import reshard
 from elasticdl.checkpoint.layout import AVERAGE
-from elasticdl.errors import CheckpointError, JobError
+from elasticdl.errors import JobError, UnfitError
 from elasticdl.job.tasks import ModelVersion
 from elasticdl.model.state import is_seed, non_trainable
-from elasticdl.model.variables import trainable_variables
+from elasticdl.model.variables import mismatches, trainable_variables
 from elasticdl.worker.local.checkpoint import LocalState
 from elasticdl.worker.trainer import BatchDone, BatchPosition, InModel
 from elasticdl.worker.untrained import load_untrained
@@ -47,14 +47,10 @@ class FixedTrainer:
         averages = {} if optimizer else whole.slots.get(AVERAGE, {})
         values = {**whole.states, **whole.values, **averages}
         variables = trainable_variables(model)
-        wrong = [
-            f"{v.name} {v.shape}"
-            for v in variables
-            if v.name not in values or values[v.name].shape != v.shape
-        ]
+        wrong = mismatches(variables, variables, values)
         if wrong:
-            raise CheckpointError(
-                f"{path}: does not fit the model: it has no {', '.join(wrong)}; "
+            raise UnfitError(
+                f"{path}: does not fit the model: {'; '.join(wrong)}; "
                 "expected a checkpoint of the same model module and parameters"
             )
         for item in variables:

@@ -231,7 +231,7 @@ def test_who_runs_but_is_not_reached_is_missing_from_the_minimum_and_that_is_tol
     assert [m.number for m in told.members] == [older.generation]
     assert told.waits
     assert message(master.job).startswith(
-        "1 workers can make steps together, fewer than worker.min (2): no step is made"
+        "1 worker can make steps, fewer than worker.min (2): no step is made"
     )
 
 

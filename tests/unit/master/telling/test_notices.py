@@ -102,6 +102,6 @@ def test_what_is_not_for_the_platform_makes_no_notice() -> None:
 
 
 def test_what_a_user_has_to_know_is_a_warning() -> None:
-    few = "1 workers run, fewer than worker.min (2)"
+    few = "1 worker runs, fewer than worker.min (2)"
     needed = happenings.AttentionNeeded(time=0.0, message=few)
     assert notices(needed) == [Notice("Attention", few, warning=True)]
