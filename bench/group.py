@@ -25,7 +25,6 @@ from elasticdl.collective.encoding import GradientForm
 from elasticdl.collective.group import Group
 from elasticdl.collective.links import Door
 from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
-from elasticdl.worker.group.buckets import alternates
 from frame import Benchmark, Row, interleaved, ratios, row, timed
 from roles import TOKEN
 
@@ -52,7 +51,7 @@ def member_of(me: int, floats: int) -> Group:
     return Group(
         me,
         Nothing(),
-        form=GradientForm((floats,), alternates=alternates(floats)),
+        form=GradientForm((floats,)),
         door=Door(TOKEN),
         most_state_bytes=1 << 20,
     )
@@ -60,14 +59,13 @@ def member_of(me: int, floats: int) -> Group:
 
 def stepper(group: Group, floats: int) -> Callable[[], None]:
     """Return a call that makes one step: hands a gradient in, and gets the sum."""
-    # In turn, as a worker's step has them.
-    gradients = [np.ones(floats, np.float32) for _ in range(2)]
+    gradient = np.ones(floats, np.float32)
 
     def step() -> None:
         while True:
             match group.next(60):
                 case Compute(step, _, number):
-                    group.computed(step, number, gradients[step % 2])
+                    group.computed(step, number, gradient)
                 case Apply():
                     group.applied()
                     return

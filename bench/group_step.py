@@ -63,7 +63,6 @@ class Member:
             form=GradientForm(
                 self._step.ends,
                 Encoding(Compression(compression), self._step.num_gradients),
-                alternates=self._step.alternates,
             ),
             door=Door(TOKEN, host),
             most_state_bytes=_STATE_BYTES,

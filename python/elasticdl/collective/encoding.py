@@ -26,6 +26,9 @@ from elasticdl.job.spec.kinds import Compression
 
 Floats = NDArray[np.float32]
 _HALF = 2  # bytes of a value
+# Two members exchange gradients of up to so many bytes directly. That each adds up all
+# of a larger one costs more than a message's way.
+DIRECT_BYTES = 5 << 18
 _SCALE = struct.Struct("!i")  # the exponent before a range in float16
 _FLOAT16_EXPONENT = 15  # values below 2**15 are finite in float16
 _LARGEST_EXPONENT = 126  # of a power of two in float32, whose inverse it has too
@@ -89,13 +92,10 @@ class GradientForm:
     Attributes:
         ends: Where the buckets of a gradient end, in floats; the last is its size.
         encoding: How gradients travel.
-        alternates: The gradients of a step and of the next are in different memory: two
-            members exchange each other's directly then (`collective.summing`).
     """
 
     ends: Sequence[int]
     encoding: Encoding = field(default_factory=Encoding)
-    alternates: bool = False
 
     @property
     def size(self) -> int:
@@ -106,7 +106,7 @@ class GradientForm:
     def is_direct(self) -> bool:
         """Whether two members exchange whole buckets, and add up all of it each."""
         # Of values that are rounded on their way each would have another sum.
-        return self.alternates and self.encoding.is_plain
+        return self.encoding.is_plain and 4 * self.size <= DIRECT_BYTES
 
 
 def _to_bfloat16(values: Floats) -> list[memoryview]:

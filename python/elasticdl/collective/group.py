@@ -239,7 +239,7 @@ class Group:
     def computed(self, step: int, number: int, gradient: Floats) -> None:
         """Hand the own gradient in; it must not change until `Apply`.
 
-        Where it alternates, not until that of the next step.
+        One in lent memory that is exchanged directly not until that of the next step.
         """
         for bucket in range(self._buffers.num_buckets):
             self.has_bucket(step, number, bucket, gradient)

@@ -84,6 +84,11 @@ class Vectors:
         self._lends = lends and can_lend()
         self._reads = self._lends
 
+    @property
+    def lends(self) -> bool:
+        """Whether others may read the vectors that are made."""
+        return self._lends
+
     def new(self, size: int) -> Floats:
         """Return so many zeros, which begin at a cache line."""
         with self._lock:

@@ -4,11 +4,12 @@ Owns how a gradient is cut, who adds up which part, and what is sent for it. Cal
 `collective.protocol`. Must not know plans, states or what a piece is made of.
 
 A bucket of a gradient has a part for each member, which adds that part up and sends the
-sum to all: a value travels twice. Two members may exchange whole buckets instead, and
-each adds up all of it: as many bytes, and one message after another less, which is most
-of what a small gradient costs (as in recursive doubling; Thakur, Rabenseifner and Gropp
-2005, section 4.5). The price: the other one may still be reading a gradient when this
-member has all that it needs for the step, so that the next one needs other memory.
+sum to all: a value travels twice. Two members exchange small gradients whole instead,
+and each adds up all of it: as many bytes, and one message after another less, which is
+most of what a small gradient costs (as in recursive doubling; Thakur, Rabenseifner and
+Gropp 2005, section 4.5). The price: this member may have all that it needs for a step
+while its gradient is still on its way (`collective.outbox` copies what is), or is still
+read where it was lent: then the next one needs other memory.
 """
 
 from __future__ import annotations

@@ -226,7 +226,6 @@ class GroupMaker:
             form=GradientForm(
                 step.ends,
                 Encoding(spec.all_reduce.compression, step.num_gradients),
-                alternates=step.alternates,
             ),
             word=lambda: HeaderWord(speeds.own, *position.digests.answer).encoded(),
         )

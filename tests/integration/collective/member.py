@@ -27,7 +27,6 @@ from elasticdl.collective.messages import (
     Stateless,
     Take,
 )
-from elasticdl.worker.group.buckets import alternates
 
 RECORDS = 16
 
@@ -63,13 +62,13 @@ def main(
 ) -> None:
     state = State(size, slots)
     vectors = Vectors(lends=lends)
-    in_turn = [vectors.new(size) for _ in range(2)]
+    in_turn = [vectors.new(size) for _ in range(2 if vectors.lends else 1)]
     group = Group(
         index,
         state,
         door=Door("secret", host, vectors=vectors),
         most_state_bytes=1 << 30,
-        form=GradientForm((size // 2, size), alternates=alternates(size)),
+        form=GradientForm((size // 2, size)),
     )
     rounds: dict[int, Round] = {}
 
@@ -112,7 +111,7 @@ def main(
                     wait.wait(pause)
                 rank = entered.members.index(index)
                 first = int(plan)
-                gradient = in_turn[step % 2]
+                gradient = in_turn[step % len(in_turn)]
                 vectors.rewrite(gradient)
                 gradient[:] = 0
                 for record in range(first, first + RECORDS)[

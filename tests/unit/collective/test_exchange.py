@@ -90,9 +90,9 @@ def run(
     vectors: Vectors | None = None,
     *,
     steps: int = STEPS,
-    turns: int = 1,
 ) -> None:
     vectors = vectors or Vectors()
+    turns = 2 if vectors.lends else 1
     in_turn = [vectors.new(SIZE) for _ in range(turns)]
     while len(sums) < steps:
         match group.next(20):
@@ -152,19 +152,19 @@ def test_all_members_have_the_same_sums(
 
 
 @pytest.mark.parametrize("lends", [False, True])
-def test_two_members_that_alternate_have_the_sums_without_a_second_message(
+def test_two_members_have_the_sums_of_small_gradients_without_a_second_message(
     lends: bool,
 ) -> None:
-    numbers, form = (3, 8), GradientForm(ENDS, alternates=True)
+    numbers = (3, 8)
     vectors = {number: Vectors(lends=lends) for number in numbers}
-    groups = {n: member_of(n, vectors[n], form) for n in numbers}
+    groups = {n: member_of(n, vectors[n]) for n in numbers}
     addresses = {n: f"127.0.0.1:{group.port}" for n, group in groups.items()}
     sums: dict[int, list] = {number: [] for number in numbers}
     threads = [
         threading.Thread(
             target=run,
             args=(groups[n], n, sums[n], vectors[n]),
-            kwargs={"steps": MANY_STEPS, "turns": 2},
+            kwargs={"steps": MANY_STEPS},
         )
         for n in numbers
     ]

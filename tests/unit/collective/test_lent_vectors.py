@@ -130,7 +130,7 @@ def test_a_member_that_is_gone_is_no_reason_to_ask_others_for_messages(
 @pytest.mark.parametrize("form", [Compression.NONE, Compression.BFLOAT16])
 def test_values_travel_as_a_place_only_as_they_are(vectors, form) -> None:
     buffers = Buffers(0, GradientForm((64,), Encoding(form, 64)), 100, vectors)
-    buffers.enter(Round(1, (0, 1), (1, 1)))
+    buffers.enter(Round(1, (0, 1, 2), (1, 1, 1)))
     vector = vectors.new(64)
     lent = buffers.frame(Piece(0, 1, vector[32:]), lends=True)
     sent = buffers.frame(Piece(0, 1, vector[32:]))
@@ -141,7 +141,7 @@ def test_values_travel_as_a_place_only_as_they_are(vectors, form) -> None:
 def test_a_place_comes_without_values(vectors, ends) -> None:
     one, other = ends
     buffers = Buffers(1, GradientForm((64,)), 100, vectors)
-    memory = buffers.enter(Round(1, (0, 1), (1, 1)))
+    memory = buffers.enter(Round(1, (0, 1, 2), (1, 1, 1)))
     place = vectors.place(vectors.new(64)[:32])
     frame = wire.frame(wire.Kind.PIECE, 1, part=1, meta=place, data=[bytes(128)])
     wire.send(one, frame)
@@ -155,12 +155,12 @@ def test_a_place_comes_without_values(vectors, ends) -> None:
 
 def test_a_piece_is_added_where_its_member_has_it(vectors, reader) -> None:
     buffers = Buffers(1, GradientForm((64,)), 100, vectors)
-    buffers.enter(Round(1, (0, 1), (1, 1)))
+    buffers.enter(Round(1, (0, 1, 2), (1, 1, 1)))
     theirs, mine = vectors.new(64), np.full(32, 2.0, np.float32)
     lent = reader.look(vectors.place(theirs[32:]), 32)
     theirs[:] = 1.0
-    assert (buffers.add(0, 1, (lent, mine)) == 3.0).all()
+    assert (buffers.add(0, 1, (lent, mine, mine)) == 5.0).all()
     vectors.rewrite(theirs)
     with pytest.raises(StaleError, match="other ones by now") as told:
-        buffers.add(0, 1, (lent, mine))
+        buffers.add(0, 1, (lent, mine, mine))
     assert told.value.member == 0

@@ -45,6 +45,25 @@ def test_a_piece_of_a_gradient_of_1_mb_needs_no_thread() -> None:
             assert _read(theirs, 500_004) == b"head" + piece
 
 
+def test_what_is_left_of_a_small_frame_does_not_change_with_its_memory(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    """A member may have all that it needs for a step before its piece is sent."""
+    ours, theirs = ends
+    outbox = Outbox(ours)
+    piece = bytearray(b"a" * 1_000_000)
+    outbox.send([b"head", piece])  # more than the connection takes at once
+    second = bytearray(b"b" * 10)
+    outbox.send([second])
+    piece[:], second[:] = b"x" * len(piece), b"x" * len(second)
+    sending = threading.Thread(target=outbox.send_all)
+    sending.start()
+    found = _read(theirs, 1_000_014)
+    outbox.end()
+    sending.join()
+    assert found == b"head" + b"a" * 1_000_000 + b"b" * 10
+
+
 def test_frames_arrive_in_order_also_where_the_connection_is_full(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:

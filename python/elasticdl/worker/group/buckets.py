@@ -1,8 +1,7 @@
 """How a gradient is cut into buckets: some travel while others are computed.
 
-Owns these sizes, and up to which one a gradient has two vectors. Called by
-`worker.group.step`. Must not know variables, members or TensorFlow: every worker of a
-job has to cut alike.
+Owns the sizes. Called by `worker.group.step`. Must not know variables, members or
+TensorFlow: every worker of a job has to cut alike.
 """
 
 from __future__ import annotations
@@ -14,10 +13,6 @@ from dataclasses import dataclass
 # long as 1 MiB of a link of 10 Gbit/s.
 LEAST_FLOATS = 1 << 18
 _MOST_BUCKETS = 8
-# Of a gradient that has two vectors in turn, so that two members exchange it directly.
-# A second one takes memory, and each adding up all of it takes time: little beside the
-# way of a message for a small one alone.
-_MOST_ALTERNATE_FLOATS = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -28,11 +23,6 @@ class Bucket:
     last: int  # the first one that is not in it any more
     begin: int
     end: int
-
-
-def alternates(floats: int) -> bool:
-    """Return whether gradients of this size have two vectors in turn."""
-    return floats <= _MOST_ALTERNATE_FLOATS
 
 
 def buckets(sizes: Sequence[int], least: int = LEAST_FLOATS) -> list[Bucket]:

@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from elasticdl.collective.encoding import DIRECT_BYTES
 from elasticdl.collective.lent_vectors import CACHE_LINE, Vectors
 from elasticdl.model.feeding import Batch
 from elasticdl.model.measures.portions import LEAST_WEIGHT, refuse_uneven, try_training
@@ -35,7 +36,7 @@ from elasticdl.model.state import non_trainable
 from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.variables import NamedVariable
 from elasticdl.tensor.placement import GradientKind
-from elasticdl.worker.group.buckets import LEAST_FLOATS, Bucket, alternates, buckets
+from elasticdl.worker.group.buckets import LEAST_FLOATS, Bucket, buckets
 from elasticdl.worker.group.moved import MovedState
 from elasticdl.worker.group.plan import Outcome
 from elasticdl.worker.steps.fused_update import fuse
@@ -164,11 +165,6 @@ class GroupStep:
         """Floats of the vector that members exchange."""
         return self.num_gradients + self.moved.size + _COUNTS
 
-    @property
-    def alternates(self) -> bool:
-        """Whether the vectors of a step and of the next are different memory."""
-        return alternates(self.size)
-
     def begin(self) -> None:
         """Note the moved state: each attempt at the next step begins with it."""
         self.moved.begin()
@@ -181,8 +177,8 @@ class GroupStep:
     def compute(self, share: ShareBatches, ready: Ready, *, of: int = 1) -> Floats:
         """Return this member's part of a step: sums over its rows.
 
-        The vector that is returned stays as it is until the next call; until the one
-        after it where this step `alternates`.
+        The vector that is returned stays as it is until the next call; a small one in
+        lent memory until the one after it: two members exchange these directly.
 
         Args:
             share: The own records.
@@ -232,7 +228,8 @@ class GroupStep:
         totals = self._totals
         if not totals or len(totals[0]) != self.size:
             totals.clear()
-            num = 2 if self.alternates else 1
+            is_small = 4 * self.size <= DIRECT_BYTES
+            num = 2 if is_small and self._vectors.lends else 1
             totals.extend(self._vectors.new(self.size) for _ in range(num))
         totals.rotate()
         return totals[0]
