@@ -48,7 +48,8 @@ def add_parser(verbs: Verbs) -> None:
         description="Runs the first steps of a training job under another name, "
         "without evaluation,\ncheckpoints or export, and shows where the time of a "
         "step goes: input, compute,\nwait; and beside them convert, push, pull. The "
-        "first steps of each worker do not\ncount.",
+        "first steps of each worker do not\ncount. Of strategy allReduce it also tells "
+        "the round, and what a step sends.",
         examples=(
             "elasticdl profile -f values/digits.yaml",
             "elasticdl profile -f values/digits.yaml --steps 5000 "
@@ -92,9 +93,9 @@ def profile(args: argparse.Namespace) -> int:
         print(f"error: {text}", file=sys.stderr)
         return ExitCode.JOB_FAILED
     if args.json:
-        print(json.dumps(asdict(times), indent=2))
+        print(json.dumps({**asdict(times), "group": looks.group}, indent=2))
     else:
-        Console(highlight=False).print(picture(times))
+        Console(highlight=False).print(picture(times, looks.group))
     return ExitCode.OK
 
 
@@ -155,11 +156,15 @@ class Looks:
     def __init__(self) -> None:
         """Start without samples."""
         self.shows = ""
+        self.group: list[str] = []  # of strategy allReduce, when most made steps
+        self._members = 0
         self._first: dict[str, Figures] = {}
         self._last: dict[str, Figures] = {}
 
     def take(self, status: JobStatus) -> None:
         """Sample every process that serves metrics now."""
+        from elasticdl.views.group import group_lines
+
         for replica in status.replicas:
             if replica.state != ReplicaState.RUNNING or not replica.metrics_port:
                 continue
@@ -169,6 +174,9 @@ class Looks:
             if figures:
                 self._first.setdefault(replica.name, figures)
                 self._last[replica.name] = figures
+        if status.group and len(status.group.members) >= self._members:
+            self._members = len(status.group.members)
+            self.group = list(group_lines(status.group, status.replicas))
         progress = status.progress
         self.shows = f"{status.state}: {progress.steps} steps"
 
@@ -192,9 +200,11 @@ def _scrape(port: int) -> Figures:
         return {}  # it has just left
 
 
-def picture(times: StepTimes) -> RenderableType:
-    """Return the parts as a table with bars."""
+def picture(times: StepTimes, group: Sequence[str] = ()) -> RenderableType:
+    """Return the parts as a table with bars; `group`: lines below it."""
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(
         box=None, pad_edge=False, header_style="bold dim", padding=(0, 2, 0, 0)
@@ -209,7 +219,8 @@ def picture(times: StepTimes) -> RenderableType:
         table.add_row("beside the step", style="bold dim")
         for part in times.beside:
             _row(table, part.name, part.milliseconds, times.milliseconds, part.what)
-    return table
+    below = [Text(""), *map(Text, group)] if group else []
+    return Group(table, *below)
 
 
 def _row(table: Table, name: str, milliseconds: float, whole: float, what: str) -> None:

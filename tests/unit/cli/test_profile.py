@@ -1,11 +1,14 @@
 """Where a step's milliseconds go."""
 
 import pytest
-from elasticdl.cli.profile import picture, values_of
+from elasticdl.cli.profile import Looks, picture, values_of
+from elasticdl.job.status import GroupStatus
 from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
 from elasticdl.views.terminal.step_times import figures_of, step_times
 from prometheus_client import generate_latest
 from rich.console import Console
+
+from tests.unit.views.terminal.test_tables import replica, status
 
 
 def page(metrics):
@@ -72,6 +75,36 @@ def test_the_picture_fits_a_terminal():
     assert "compute" in text
     assert "beside the step" in text
     assert max(map(len, text.splitlines())) <= 90
+
+
+def test_a_profile_of_a_group_tells_its_round_and_what_a_step_sends():
+    group = GroupStatus(
+        round=3,
+        members=["worker-2", "worker-0"],
+        level=True,
+        why="worker-2 is level",
+        since=1050.0,
+        change_seconds=0.2,
+        changes_seconds=0.5,
+    )
+    members = [
+        replica("worker-0", step=9, wait_seconds=0.001, step_bytes=2048),
+        replica("worker-2", step=9, wait_seconds=0.020, step_bytes=2048),
+    ]
+    looks = Looks()
+    looks.take(status(group=group, replicas=members))
+    # The last look is at the end, when members leave.
+    fewer = group.model_copy(update={"round": 4, "members": ["worker-0"]})
+    looks.take(status(group=fewer, replicas=members[:1]))
+    console = Console(width=90, record=True)
+    console.print(picture(step_times([(worker(0), worker(7))], []), looks.group))
+    text = " ".join(console.export_text().split())
+    for line in (
+        "round 3 of worker-2 (leads), worker-0: worker-2 is level",
+        "the change to it cost 0.2 s, all changes 0.5 s",
+        "worker-0 waits 1.0 ms and sends 2 KiB, worker-2 waits 20 ms and sends 2 KiB",
+    ):
+        assert line in text, text
 
 
 def test_a_profile_leaves_nothing_where_the_job_would_and_tells_nobody(tmp_path):
