@@ -115,6 +115,12 @@ class JobEntered(Happening):
     why: str = ""
 
 
+def change_words(path: str, old: Any, new: Any) -> str:
+    """Return what an edit does to a field; a value that is not there is `none`."""
+    before, after = ("none" if value is None else value for value in (old, new))
+    return f"{path}: {before} -> {after}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobEdited(Happening):
     """An edit of the values file was applied."""
@@ -125,7 +131,7 @@ class JobEdited(Happening):
 
     def __str__(self) -> str:
         """`worker.replicas: 3 -> 5`."""
-        return f"{self.path}: {self.old} -> {self.new}"
+        return change_words(self.path, self.old, self.new)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from elasticdl.errors import SpecError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.values.file import load_values, parse_values
+from elasticdl.master.happenings import change_words
 
 # Edits reach a running job within half a second; a stat of one file costs nothing.
 POLL_SECONDS = 0.5
@@ -62,7 +63,7 @@ class FieldChange:
 
     def __str__(self) -> str:
         """`worker.replicas: 3 -> 5`."""
-        return f"{self.path}: {self.old} -> {self.new}"
+        return change_words(self.path, self.old, self.new)
 
 
 @dataclass(frozen=True)

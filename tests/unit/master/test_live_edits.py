@@ -74,6 +74,13 @@ def test_an_edit_of_both_kinds_takes_what_may_change() -> None:
     assert str(edit.refused[0]) == "training.batchSize: 64 -> 7"
 
 
+def test_a_value_that_an_edit_takes_out_is_told_as_none() -> None:
+    group = {"strategy": "allReduce"}
+    old = spec(**group, training={"globalBatchSize": 128})
+    edit = compare(old, spec(**group))
+    assert str(edit.refused[0]) == "training.globalBatchSize: 128 -> none"
+
+
 def test_a_live_change_that_fits_only_a_refused_one_is_refused_with_it() -> None:
     """Strategy local has one worker: three of them come with the other strategy."""
     old = spec(strategy="local")
