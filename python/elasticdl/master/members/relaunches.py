@@ -183,6 +183,8 @@ class Relaunches:
         self._since.pop(member.name, None)  # its own coming is awaited no longer
         if replacement is not None:
             self._since[replacement.name] = (self.total, now)
+        # It may be cut: what a traceback says is its last line.
+        detail = relaunch_rules.error_first(detail)
         name = replacement.name if replacement else ""
         if name and isinstance(decision, StartReplacement) and decision.memory_bytes:
             mebibytes = decision.memory_bytes / 2**20

@@ -7,7 +7,7 @@ import pytest
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.words import ExitReason
+from elasticdl.job.words import EndCause, ExitReason
 from elasticdl.master.happenings import Diary
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import (
@@ -20,6 +20,7 @@ from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.tasks import model_facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.base import ReplicaKey
+from elasticdl.views.formatting import first_line
 
 HOUR = 3600.0
 
@@ -65,6 +66,24 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     opened = Ledger.open(tmp_path, now=0.0)
     yield opened
     opened.close()
+
+
+def test_the_error_of_a_long_traceback_is_kept(ledger) -> None:
+    past = Past(ledger, spec())
+    frames = "".join(f'  File "m.py", line {n}, in f\n    f()\n' for n in range(200))
+    trace = f"Traceback (most recent call last):\n{frames}ValueError: too deep"
+    decision = past.ends(Role.WORKER, at=1.0)
+    past.relaunches.book(
+        Member(ReplicaKey(Role.WORKER, 0), 1, "", 1, 0.0),
+        decision,
+        cause=EndCause.CRASHED,
+        replacement=None,
+        detail=trace,
+        now=1.0,
+    )
+    (kept,) = past.relaunches.records
+    assert first_line(kept.detail) == "ValueError: too deep"
+    assert len(kept.detail) <= 2000
 
 
 def test_crashes_of_long_ago_are_forgiven(ledger) -> None:
