@@ -131,7 +131,12 @@ class GiveUp:
     exit_code: ExitCode = ExitCode.JOB_FAILED
 
     def with_records(self, held: str) -> str:
-        """Return the message, with the records that the worker was at."""
+        """Return the message, with the records that the worker was at.
+
+        Not of a checkpoint that cannot be used: records have no part in that.
+        """
+        if self.exit_code is ExitCode.STORAGE:
+            return self.message
         return with_records(self.message, held)
 
 

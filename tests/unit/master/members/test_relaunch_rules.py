@@ -75,6 +75,8 @@ def test_a_checkpoint_that_a_worker_cannot_use_fails_the_job_at_once() -> None:
     assert decision.message == (
         "worker-0: the checkpoint cannot be used: old/v-3: no kernel"
     )
+    # Tasks that it was given early have no part in it.
+    assert decision.with_records("a.csv records 0 to 64") == decision.message
 
 
 @pytest.mark.parametrize("cause", ["silent", "hung"])
