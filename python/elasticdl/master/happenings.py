@@ -20,6 +20,7 @@ from typing import Any
 from elasticdl.job.decision import Decision
 from elasticdl.job.status import EvaluationResult, Relaunch
 from elasticdl.job.words import ChangeCause, JobState
+from elasticdl.master.live_edits import change_words
 
 # As many, the newest, are in a job's status: who looks each second misses none.
 MOST_TOLD = 50
@@ -113,12 +114,6 @@ class JobEntered(Happening):
 
     state: JobState
     why: str = ""
-
-
-def change_words(path: str, old: Any, new: Any) -> str:
-    """Return what an edit does to a field; a value that is not there is `none`."""
-    before, after = ("none" if value is None else value for value in (old, new))
-    return f"{path}: {before} -> {after}"
 
 
 @dataclass(frozen=True, kw_only=True)

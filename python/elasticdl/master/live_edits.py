@@ -22,7 +22,6 @@ from elasticdl.errors import SpecError
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.values.file import load_values, parse_values
-from elasticdl.master.happenings import change_words
 
 # Edits reach a running job within half a second; a stat of one file costs nothing.
 POLL_SECONDS = 0.5
@@ -51,6 +50,12 @@ OF_THE_FILE = (
     ("worker", "env"),
     ("worker", "priority"),
 )
+
+
+def change_words(path: str, old: Any, new: Any) -> str:
+    """Return what an edit does to a field; a value that is not there is `none`."""
+    before, after = ("none" if value is None else value for value in (old, new))
+    return f"{path}: {before} -> {after}"
 
 
 @dataclass(frozen=True)
