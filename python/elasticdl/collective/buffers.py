@@ -161,10 +161,8 @@ class Buffers:
             lingers: The next step was not begun in the round before. Else threads of
                 that round may still write into its sum: this one has another vector.
         """
-        members, cut = (
-            entered.members,
-            entered.parts_of_bucket(direct=self._form.is_direct),
-        )
+        members = entered.members
+        cut = entered.parts_of_bucket(direct=self._form.is_direct)
         bounds = part_bounds(self._form.ends, cut)
         is_direct = cut < len(members)
         results = self._memory.results
