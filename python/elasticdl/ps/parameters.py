@@ -10,7 +10,7 @@ Hash embedding tables will be a second member beside the dense shard.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -99,6 +99,8 @@ class Parameters:
         self.version = origin.version
         self.first_step = origin.first_step
         self.state = origin.state
+        # Of PS 0, its values at the versions before this one, the newest last.
+        self._past: deque[Floats] = deque(maxlen=origin.state.layout.past)
         self.untrained = origin.untrained
         self.pushed = LastPushes(origin.last_pushes)
         # Task id -> leading records applied since this process took the parameters.
@@ -167,11 +169,15 @@ class Parameters:
             parts=parts,
         )
         self._frozen = None
+        before, past = self.version, list(self._past)
         self.version += 1
+        self._past.append(self.state.values)
         for push in pushes:
             # One after another, in sync mode too: statistics count batches.
             if push.state is not None:
-                self.state = self.state.moved(push.state)
+                late = before - push.version
+                since = past[-late:] if late > 0 else ()
+                self.state = self.state.moved(push.state, since)
             self._remember(push)
         self._compute.observe(time.perf_counter() - began)
 

@@ -8,17 +8,22 @@ Knows nothing of Keras or RPC.
 A step on a batch makes `new = keep * old + share`: a moving mean keeps its momentum and
 takes a share of the batch's mean, a counter keeps all and adds one. Only the share
 travels, as the batch alone decides it: put into the vector of another moment, it moves
-that one as the batch would have. So the shares of N workers, one after another, are
-what one process does with the same batches in that order, however old the values were
-that a worker had. (Differences `new - old` would be added to values that have moved on
-meanwhile: with many workers, or a low momentum, that overshoots and grows.)
+that one as the batch would have, however old the values were that the worker had.
+
+But a share that comes k versions late tells of weights k versions old. An average that
+keeps m is behind what it averages by m / (1 - m) steps in one process, and would be by
+k more. How far it went itself in those k versions is known, and `1 - m` times that is
+added: so a steady drift leaves it no further behind than in one process. (That makes
+`values + new - old`, the worker's own change. Without a bound it overshoots and grows
+where (1 - m) k is large; so of k, only a quarter of the average's memory of 1 / (1 - m)
+steps counts. Then an average of positive numbers also stays positive.)
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -28,6 +33,10 @@ from numpy.typing import NDArray
 from elasticdl.tensor.codec import Array
 
 Floats = NDArray[np.float32]
+
+_LED_PART = 0.25  # of an average's memory: the versions that it is led over at most
+_LED_KEEP = 0.5  # what keeps less follows the last batches, and is no average
+_PAST_BYTES = 64 << 20  # earlier values of a large state
 
 
 @dataclass(frozen=True)
@@ -73,15 +82,42 @@ class StateLayout:
     def _starts(self) -> list[int]:
         return list(itertools.accumulate((v.size for v in self.variables), initial=0))
 
+    @cached_property
+    def _averages(self) -> list[tuple[slice, float, int]]:
+        """Neighbours that are averages: floats, what a batch has in them, led over."""
+        found, start = [], 0
+        for keep, group in itertools.groupby(self.variables, lambda v: v.keep):
+            end = start + sum(variable.size for variable in group)
+            if _LED_KEEP <= keep < 1.0:
+                most = int(_LED_PART / (1.0 - keep) + 1e-6)
+                found.append((slice(start, end), 1.0 - keep, most))
+            start = end
+        return [average for average in found if average[2]]
+
+    @property
+    def past(self) -> int:
+        """Number of earlier versions whose values `moved` has a use for."""
+        most = max((most for _, _, most in self._averages), default=0)
+        return min(most, _PAST_BYTES // max(1, 4 * self.size))
+
     def share(self, old: Floats, new: Floats) -> StateShare:
         """Return the contribution of a step's batch."""
         moved = np.logical_or.reduceat(new != old, self._starts[:-1])
         still = () if moved.all() else tuple(np.flatnonzero(~moved).tolist())
         return StateShare(new - self.keep * old, still)
 
-    def moved(self, values: Floats, share: StateShare) -> Floats:
-        """Return, in a new array, the values with a batch's contribution."""
+    def moved(
+        self, values: Floats, share: StateShare, since: Sequence[Floats] = ()
+    ) -> Floats:
+        """Return, in a new array, the values with a batch's contribution.
+
+        `since`: the values at the batch's version and at each one after it, as far as
+        they are known; without them, what came late has no lead.
+        """
         after = self.keep * values + share.values
+        for part, rest, most in self._averages if since else ():
+            led = min(most, len(since))
+            after[part] += rest * (values[part] - since[-led][part])
         for index in share.still:
             part = slice(self._starts[index], self._starts[index + 1])
             after[part] = values[part]
@@ -156,9 +192,9 @@ class SharedState:
             and all(0 <= n < len(self.layout.variables) for n in share.still)
         )
 
-    def moved(self, share: StateShare) -> SharedState:
-        """Return the state with a batch's contribution."""
-        return SharedState(self.layout, self.layout.moved(self.values, share))
+    def moved(self, share: StateShare, since: Sequence[Floats] = ()) -> SharedState:
+        """Return the state with a batch's contribution; see StateLayout.moved."""
+        return SharedState(self.layout, self.layout.moved(self.values, share, since))
 
     def arrays(self) -> dict[str, Floats]:
         """Return the variables by name."""

@@ -49,6 +49,55 @@ def test_what_a_step_did_not_move_stays_as_other_workers_have_moved_it():
     np.testing.assert_array_equal(LAYOUT.moved(np.float32([3, 4, 7]), share), [3, 4, 8])
 
 
+def lagging(keep, late, steps=3000):
+    """How far an average is behind a mean that grows by one a step, in the end."""
+    layout = StateLayout((StateVariable("mean", (), keep),))
+    seen = [np.float32([0])]
+    for batch in range(steps):
+        at = max(0, batch - late)  # the version that this share was computed at
+        share = layout.share(
+            seen[at], np.float32(keep) * seen[at] + np.float32([(1 - keep) * at])
+        )
+        seen.append(layout.moved(seen[-1], share, seen[at:-1]))
+    return steps - float(seen[-1][0])
+
+
+@pytest.mark.parametrize("keep", [0.99, 0.9])
+def test_late_shares_leave_an_average_no_further_behind_than_in_one_process(keep):
+    most = {0.99: 25, 0.9: 2}[keep]  # a quarter of its memory
+    assert lagging(keep, most) == pytest.approx(lagging(keep, 0), rel=0.02)
+    # Over the bound each step more is a step more.
+    over = lagging(keep, most + 6) - lagging(keep, most)
+    assert over == pytest.approx(6, rel=0.1)
+
+
+@pytest.mark.parametrize("keep", [0.995, 0.99, 0.9, 0.75, 0.5])
+@pytest.mark.parametrize("late", [1, 7, 31, 200])
+def test_late_shares_do_not_make_an_average_swing_or_a_variance_negative(keep, late):
+    layout = StateLayout((StateVariable("variance", (), keep),))
+    seen = [np.float32([1000])]
+    for batch in range(3000):
+        at = max(0, batch - late)
+        share = layout.share(seen[at], np.float32(keep) * seen[at])  # a batch of zeros
+        seen.append(layout.moved(seen[-1], share, seen[at:-1]))
+    assert np.all(np.diff(np.ravel(seen)) <= 0)
+    assert seen[-1][0] >= 0
+
+
+def test_late_shares_lead_neither_counts_nor_what_follows_the_last_batch():
+    layout = StateLayout((StateVariable("last", (), 0.0), StateVariable("count", ())))
+    assert layout.past == 0
+    values, share = np.float32([5, 7]), StateShare(np.float32([3, 1]))
+    moved = layout.moved(values, share, [np.float32([1, 1])])
+    np.testing.assert_array_equal(moved, [3, 8])
+
+
+def test_a_state_of_many_megabytes_keeps_few_of_its_earlier_values():
+    small = StateLayout((StateVariable("mean", (1000,), 0.99),))
+    large = StateLayout((StateVariable("mean", (4 << 20,), 0.99),))
+    assert (small.past, large.past) == (25, 4)
+
+
 def test_a_layout_is_the_same_out_of_its_text():
     assert StateLayout.from_json(LAYOUT.to_json()) == LAYOUT
     assert StateLayout.from_json("") == StateLayout()
@@ -78,6 +127,19 @@ def test_a_push_that_is_repeated_moves_the_state_once(started):
     for _ in range(3):
         ps.push(client, ps.gradients(1.0), "a", [0, 0], state=one_more())
     np.testing.assert_allclose(client.pull().state, [0.1, 1.1, 1.0])
+
+
+def test_a_late_push_moves_averages_by_what_its_own_step_changed(started):
+    ps, client = started(1)
+    at = [0]
+    for name in "ab":
+        ps.push(client, ps.gradients(1.0), name, client.pull().versions, one_more())
+    before = client.pull().state
+    ps.push(client, ps.gradients(1.0), "late", at, state=one_more())
+    lead = np.float32([0.1, 0.1, 0]) * (before - initial().values)
+    np.testing.assert_allclose(
+        client.pull().state, LAYOUT.moved(before, one_more()) + lead, rtol=1e-6
+    )
 
 
 def test_a_gradient_that_is_refused_leaves_the_state_alone(started):
