@@ -12,6 +12,7 @@ number of records:
                                     so many steps after they were computed; with the
                                     same batches in the same order
     gradients, statistics behind 7  the same for one of both alone
+    statistics behind 7, no lead    the latter as if shares were put in as they come
     async-N, sync-N                 `elasticdl train` with N workers, batches of B
 
 Steps are counted in batches of B: an async job of n batches makes n versions and n
@@ -76,6 +77,7 @@ class Case:
     fold: int = 1  # batches of B in a version
     # Steps that gradients and statistics are late; in a loop of our own, not in `fit`.
     behind: tuple[int, int] | None = None
+    lead: bool = True  # late shares, as tensor/shared_state.py does
 
 
 CASES = [
@@ -84,6 +86,7 @@ CASES = [
     *(Case(f"keras behind {n}", behind=(n, n)) for n in (0, 3, 7)),
     Case("gradients behind 7", behind=(7, 0)),
     Case("statistics behind 7", behind=(0, 7)),
+    Case("statistics behind 7, no lead", behind=(0, 7), lead=False),
     *(Case(f"keras x{n}", fold=n) for n in (2, 4)),
     *(Case(f"sync-{n}", "sync", n, fold=n) for n in (1, 2, 4)),
 ]
@@ -184,7 +187,7 @@ class Bench:
         if case.mode != "keras":
             looks, versions, staleness = self._job(case, seed, versions)
         elif case.behind is not None:
-            looks = list(self._behind(*case.behind, seed, at))
+            looks = list(self._behind(case, seed, at))
         else:
             looks = self._fit(case, seed, at)
         seen = [self._look(weights) for weights in looks]
@@ -245,10 +248,9 @@ class Bench:
         )
         return looks
 
-    def _behind(
-        self, late_gradients: int, late_shares: int, seed: int, at: list[int]
-    ) -> Iterator[Weights]:
+    def _behind(self, case: Case, seed: int, at: list[int]) -> Iterator[Weights]:
         """Train in one process; what a step makes is put in so many steps later."""
+        late_gradients, late_shares = case.behind or (0, 0)
         model = self._new_model(seed)
         optimizer = self._net.optimizer()
         trained = [v.value for v in model.trainable_variables]
@@ -269,16 +271,17 @@ class Bench:
             for (variable, keep), old in zip(moved, before, strict=True):
                 shares.append(variable - keep * old)
                 variable.assign(old)
-            return gradients, shares
+            return gradients, (shares, before)
 
         @tf.function
         def put_in(gradients):
             optimizer.apply(gradients)
 
         @tf.function
-        def move(shares):
-            for (variable, keep), share in zip(moved, shares, strict=True):
-                variable.assign(keep * variable + share)
+        def move(shares, before):
+            for (variable, keep), share, old in zip(moved, shares, before, strict=True):
+                lead = (1 - keep) * (variable - old) if case.lead else 0.0
+                variable.assign(keep * variable + share + lead)
 
         optimizer.build(model.trainable_variables)
         gradients: deque = deque()
@@ -290,7 +293,7 @@ class Bench:
             if len(gradients) > late_gradients:
                 put_in(gradients.popleft())
             if len(shares) > late_shares:
-                move(shares.popleft())
+                move(*shares.popleft())
             if number in at:
                 yield model.get_weights()
 

@@ -133,7 +133,8 @@ def test_a_late_push_moves_averages_by_what_its_own_step_changed(started):
     ps, client = started(1)
     at = [0]
     for name in "ab":
-        ps.push(client, ps.gradients(1.0), name, client.pull().versions, one_more())
+        now = client.pull().versions
+        ps.push(client, ps.gradients(1.0), name, now, state=one_more())
     before = client.pull().state
     ps.push(client, ps.gradients(1.0), "late", at, state=one_more())
     lead = np.float32([0.1, 0.1, 0]) * (before - initial().values)
