@@ -192,6 +192,20 @@ def test_sigterm_by_hand_is_no_crash_and_is_named(stage: ScriptedStage) -> None:
     assert stage.until_ended().reason is ExitReason.DELETED
 
 
+def test_a_process_has_a_group_of_its_own_in_the_launchers_session(
+    stage: ScriptedStage,
+) -> None:
+    """Ctrl-C does not reach it, and Linux shares CPUs out among the job's threads."""
+    stage.scripts[Role.WORKER] = (
+        "import time; print('is up', flush=True); time.sleep(9)"
+    )
+    stage.platform.start(launch())
+    stage.until_said("is up")
+    (child,) = psutil.Process().children()
+    assert os.getsid(child.pid) == os.getsid(0)
+    assert os.getpgid(child.pid) == child.pid
+
+
 def test_helpers_of_a_process_do_not_outlive_it(stage: ScriptedStage) -> None:
     stage.scripts[Role.WORKER] = (
         "import subprocess, sys; "

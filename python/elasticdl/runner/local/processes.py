@@ -86,7 +86,7 @@ def out_of_memory(ending: ProcessEnding) -> ProcessEnding:
 
 
 class ChildProcess:
-    """A running child in its own session; `on_exit` is called once, from a thread."""
+    """A running child in its own group; `on_exit` is called once, from a thread."""
 
     def __init__(
         self,
@@ -106,8 +106,10 @@ class ChildProcess:
         self._log_file = log_file
         with log_file.open("ab") as log:
             self._log_start = log.tell()
-            # A session of its own: Ctrl-C in the terminal reaches the launcher alone,
-            # which decides what it means.
+            # A process group of its own: Ctrl-C in the terminal reaches the launcher
+            # alone, which decides what it means. But no session: Linux shares a CPU
+            # out among sessions first, so that a worker's ten threads would get as
+            # much of it as the two of a PS, and a step waits for the slowest.
             self._popen = subprocess.Popen(
                 list(argv),
                 env=dict(env),
@@ -115,7 +117,7 @@ class ChildProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=tuple(pass_fds),
-                start_new_session=True,
+                process_group=0,
             )
         self._temporary = temporary
         self._ended = threading.Event()
