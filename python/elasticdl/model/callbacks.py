@@ -209,6 +209,8 @@ class Schedule:
 
     def learning_rate_of(self, version: int, epoch: int) -> float | None:
         """Return the rate at a model version in an epoch (from 0), None if unset."""
+        if not (self._by_epoch or self._by_version):
+            return None
         rate: float | None = None
         with self._code.running("LearningRateScheduler's schedule"):
             if self._by_epoch:

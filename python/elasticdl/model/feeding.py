@@ -93,8 +93,6 @@ class Feeder:
         self.bad: list[BadInput] = []
         self._plan: FeedPlan | None = None
         self._unseen: list[str] = []
-        # Of the newest block's batches, by their size.
-        self._shapes: tuple[int, dict[int, tuple[Shape, ...]]] = (0, {})
         if definition.feed is not None:
             self._plan = self._pipeline()
 
@@ -177,15 +175,8 @@ class Feeder:
         features, labels = split_element(element, self._mode)
         features = fit_features(self._model, features)
         number = int(tf.nest.flatten(features)[0].shape[0])
-        shapes = None
-        if isinstance(self._plan, feed_plans.BlockPlan):
-            # Looking at them costs as much as cutting the batch off its block.
-            if self._shapes[0] != self._plan.block:
-                self._shapes = self._plan.block, {}
-            known = self._shapes[1]
-            if number not in known:
-                known[number] = shapes_of(features, labels)
-            shapes = known[number]
+        # A new tensor's shape is looked up once; here that is not the step's time.
+        shapes = shapes_of(features, labels)
         return Batch(features, labels, number, shapes)
 
     def _without_bad(

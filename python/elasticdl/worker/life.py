@@ -245,6 +245,7 @@ class WorkerLife:
             set_log_level(reply.log_level)
 
     def _refresh(self) -> None:
+        self.metrics.count_steps()
         self.metrics.memory.set(self._process.memory_info().rss)
         self.metrics.goodput.set_by(self.goodput.seconds())
         if self._group is not None:

@@ -44,8 +44,8 @@ class Shows:
 
     def step(self, done: BatchDone, records: int, seconds: float) -> None:
         """Count a step."""
-        self.metrics.records.labels(task="training").inc(records)
         if done.skipped:
+            self.metrics.records.labels(task="training").inc(records)
             self.metrics.skipped_batches.inc()
             self.progress.ended()
             log.warning("Loss %s: the batch was skipped", done.loss)
@@ -53,9 +53,6 @@ class Shows:
         step = self.progress.stepped(
             version=done.version, loss=done.loss, seconds=seconds
         )
-        self.metrics.steps.inc()
-        self.metrics.loss.set(done.loss)
-        self.metrics.version.set(done.version)
-        self.metrics.step_seconds.observe(seconds)
+        self.metrics.note_step(records, seconds, done.loss, done.version)
         if step % self._log_loss_steps == 0 or step == 1:
             log.info("Loss %.4f at step %d (version %d)", done.loss, step, done.version)

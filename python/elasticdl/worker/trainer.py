@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,7 @@ class LeavingError(ElasticDLError):
     """The worker was told to leave during a wait."""
 
 
-@dataclass(frozen=True)
-class BatchPosition:
+class BatchPosition(NamedTuple):
     """Position of a batch in its task."""
 
     task_id: int

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from elasticdl.job.tasks import SkippedRecord, Task, TaskOutcome, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause
+from elasticdl.model.feed.unparsed import FeedError
 from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.worker.shows import Shows
 from elasticdl.worker.tasks.feed_ahead import FeedAhead
@@ -109,7 +110,9 @@ class Training:
             in_order: Whether batches follow the order of a task's records.
         """
         self._trainer = trainer
-        self._ahead = FeedAhead(feeder)
+        self._ahead = FeedAhead(
+            feeder, lambda: shows.goodput.cause(GoodputCause.WAIT_DATA)
+        )
         self._stream = stream
         self._orders = orders
         self._leaving = leaving
@@ -122,21 +125,12 @@ class Training:
         """Train a task. Its report follows when its gradients are acknowledged."""
         run = _Run(loaded, self._in_order and loaded.is_as_planned)
         self._runs.append(run)
-        batches = self._batches(loaded)
-        batch = next(batches, None)
-        while batch is not None:
-            if self._leaving.is_set():
-                return
-            if self._orders.is_lost(run.task.lease_id):
-                log.info("lease of task %d was lost", run.task.task_id)
-                self._runs.remove(run)
-                self._stream.forget(run.task.lease_id)
-                return
-            following = next(batches, None)
-            self._feed_ahead()
-            self._step(run, batch, last=following is None)
-            self.report_acknowledged()
-            batch = following
+        try:
+            finished = self._steps(run, self._ahead.batches(loaded))
+        except FeedError as error:
+            raise loaded.unparsed(error.bad) from error
+        if not finished:
+            return
         run.last_batch = self._trainer.trained
         bad = [loaded.bad_record(b.index, b.reason) for b in self._ahead.bad]
         self._bad[run.task.lease_id] = bad
@@ -159,6 +153,8 @@ class Training:
 
     def report_acknowledged(self) -> None:
         """Report the tasks whose gradients are all acknowledged."""
+        if not self._runs or self._runs[0].last_batch < 0:
+            return  # most steps are in the middle of the oldest task
         safe = self._trainer.acknowledged
         done = [r for r in self._runs if 0 <= r.last_batch <= safe]
         for run in done:
@@ -168,6 +164,24 @@ class Training:
 
     # -- parts --------------------------------------------------------------------
 
+    def _steps(self, run: _Run, batches: Iterator[Batch]) -> bool:
+        """Train the batches of a task; return whether all of them were tried."""
+        batch = next(batches, None)
+        while batch is not None:
+            if self._leaving.is_set():
+                return False
+            if self._orders.is_lost(run.task.lease_id):
+                log.info("lease of task %d was lost", run.task.task_id)
+                self._runs.remove(run)
+                self._stream.forget(run.task.lease_id)
+                return False
+            following = next(batches, None)
+            self._feed_ahead()
+            self._step(run, batch, last=following is None)
+            self.report_acknowledged()
+            batch = following
+        return True
+
     def _feed_ahead(self) -> None:
         if self._ahead.idle:
             following = itertools.takewhile(
@@ -175,15 +189,6 @@ class Training:
                 self._stream.ready(),
             )
             self._ahead.begin(list(following))
-
-    def _batches(self, loaded: LoadedTask) -> Iterator[Batch]:
-        batches = loaded.fed(self._ahead.batches(loaded))
-        while True:
-            with self._shows.goodput.cause(GoodputCause.WAIT_DATA):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
 
     def _step(self, run: _Run, batch: Batch, *, last: bool) -> None:
         covered = run.records + batch.num_records

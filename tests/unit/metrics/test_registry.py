@@ -105,6 +105,23 @@ def test_what_is_not_known_is_absent_and_not_zero():
     )
 
 
+def test_steps_that_were_noted_are_counted_when_somebody_asks():
+    metrics = WorkerMetrics()
+    for step in range(1, 601):  # more than are noted without being counted
+        metrics.note_step(32, 0.02, 1.0 / step, step + 7)
+    metrics.count_steps()
+    metrics.count_steps()
+    text = generate_latest(metrics.registry).decode()
+    for line in (
+        "elasticdl_worker_steps_total 600.0",
+        'elasticdl_worker_records_total{task="training"} 19200.0',
+        "elasticdl_worker_model_version 607.0",
+        "elasticdl_worker_step_seconds_count 600.0",
+        'elasticdl_worker_step_seconds_bucket{le="0.01"} 0.0',
+    ):
+        assert f"\n{line}\n" in text
+
+
 def test_no_series_tells_when_another_one_was_made():
     class One(Catalogue):
         pass

@@ -43,8 +43,6 @@ class BlockPlan:
     seed: int
     order_preserved: bool
     columns: Callable[[RowTable], Element] | None = None  # the same, of rows
-    # Elements of one block and one size have the same shapes.
-    block: int = 0
     _count: int = 0
 
     def elements(self, records: Sequence[bytes]) -> Iterator[Element]:
@@ -93,7 +91,6 @@ class BlockPlan:
         return [records[i] for i in order]
 
     def _made(self, block: Sequence[bytes]) -> Element:
-        self.block += 1
         if self.columns is not None and isinstance(block, RowTable):
             return self.columns(block)
         return self.function(tf.constant(block))

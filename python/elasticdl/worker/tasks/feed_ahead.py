@@ -10,8 +10,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 from elasticdl.model.feed.unparsed import BadInput
 from elasticdl.model.feeding import Batch, Feeder
@@ -33,33 +34,41 @@ class _End:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True)
 class _Feeding:
     """A task whose batches are being made."""
 
-    lease_id: int
-    made: queue.Queue[Batch | _End] = field(
-        default_factory=lambda: queue.Queue(_MOST_BATCHES)
-    )
-    unwanted: threading.Event = field(default_factory=threading.Event)
+    def __init__(self, lease_id: int) -> None:
+        self.lease_id = lease_id
+        # All batches of a task at once, or one by one as there is room.
+        self.made: queue.SimpleQueue[list[Batch] | Batch | _End] = queue.SimpleQueue()
+        self.room: threading.Semaphore | None = None  # of those one by one
+        self.unwanted = False
 
-    def put(self, item: Batch | _End) -> bool:
+    def put(self, batch: Batch) -> bool:
         """Hand over a batch, waiting for room; whether the task is still wanted."""
-        while not self.unwanted.is_set():
-            try:
-                self.made.put(item, timeout=_LOOK_SECONDS)
-            except queue.Full:
-                continue
-            return True
+        if self.room is None:
+            self.room = threading.Semaphore(_MOST_BATCHES)
+        while not self.unwanted:
+            if self.room.acquire(timeout=_LOOK_SECONDS):
+                self.made.put(batch)
+                return True
         return False
 
 
 class FeedAhead:
     """Runs the feeder in a thread ahead of the steps."""
 
-    def __init__(self, feeder: Feeder) -> None:
-        """Use `feeder`, which nobody else uses from now on."""
+    def __init__(
+        self,
+        feeder: Feeder,
+        waits: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """Use `feeder`, which nobody else uses from now on.
+
+        `waits` gives a context for the time in which a batch is waited for.
+        """
         self._feeder = feeder
+        self._waits = waits
         self._wanted: queue.SimpleQueue[list[tuple[_Feeding, Sequence[bytes]]]]
         self._wanted = queue.SimpleQueue()
         # A daemon: a worker that leaves does not wait for what the feed is at.
@@ -96,20 +105,32 @@ class FeedAhead:
             if first.lease_id == loaded.task.lease_id:
                 feeding = first
             else:
-                first.unwanted.set()  # it was handed back
+                first.unwanted = True  # it was handed back
         if self._current is not None:
             # One task at a time, also where somebody still holds the iterator of the
             # one before: the thread would wait for room in it for ever.
-            self._current.unwanted.set()
+            self._current.unwanted = True
         feeding = self._current = feeding or self._start([loaded])[0]
         try:
-            while not isinstance(item := feeding.made.get(), _End):
+            while not isinstance(item := self._next(feeding), _End):
+                if isinstance(item, list):
+                    yield from item
+                    continue
+                if feeding.room is not None:
+                    feeding.room.release()
                 yield item
             self.bad = item.bad
             if item.error is not None:
                 raise item.error
         finally:
-            feeding.unwanted.set()
+            feeding.unwanted = True
+
+    def _next(self, feeding: _Feeding) -> list[Batch] | Batch | _End:
+        try:
+            return feeding.made.get_nowait()
+        except queue.Empty:
+            with self._waits():
+                return feeding.made.get()
 
     def _start(self, tasks: Sequence[LoadedTask]) -> list[_Feeding]:
         group = [(_Feeding(one.task.lease_id), one.records) for one in tasks]
@@ -132,8 +153,8 @@ class FeedAhead:
         if made is None:
             return False
         for (feeding, _), batches in zip(group, made, strict=True):
-            if all(feeding.put(batch) for batch in batches):
-                feeding.put(_End([]))
+            feeding.made.put(batches)
+            feeding.made.put(_End([]))
         return True
 
     def _feed(self, feeding: _Feeding, records: Sequence[bytes]) -> None:
@@ -142,6 +163,6 @@ class FeedAhead:
                 if not feeding.put(batch):
                     return
         except BaseException as error:  # noqa: BLE001 - raised again where it is trained
-            feeding.put(_End([], error))
+            feeding.made.put(_End([], error))
         else:
-            feeding.put(_End(self._feeder.bad))
+            feeding.made.put(_End(self._feeder.bad))
