@@ -6,6 +6,7 @@ nothing of where figures come from.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 
 from elasticdl.metrics.catalogue import Catalogue
@@ -32,6 +33,7 @@ class WorkerMetrics(Catalogue):
         super().__init__()
         # (records, seconds, loss, version)
         self._noted: deque[tuple[int, float, float, int]] = deque()
+        self._counting = threading.Lock()
         self._training()
         self._times()
         self.goodput.set_by(dict.fromkeys(CAUSES, 0.0))
@@ -48,19 +50,17 @@ class WorkerMetrics(Catalogue):
 
     def count_steps(self) -> None:
         """Count the steps noted so far. Thread-safe."""
-        records, steps = 0, 0
-        while self._noted:
-            try:
+        with self._counting:
+            records, steps = 0, 0
+            while self._noted:
                 more, seconds, loss, version = self._noted.popleft()
-            except IndexError:
-                break  # another thread counts them
-            records, steps = records + more, steps + 1
-            self.step_seconds.observe(seconds)
-        if steps:
-            self.records.labels(task="training").inc(records)
-            self.steps.inc(steps)
-            self.loss.set(loss)
-            self.version.set(version)
+                records, steps = records + more, steps + 1
+                self.step_seconds.observe(seconds)
+            if steps:
+                self.records.labels(task="training").inc(records)
+                self.steps.inc(steps)
+                self.loss.set(loss)
+                self.version.set(version)
 
     def _training(self) -> None:
         self.steps = self.counter(

@@ -21,8 +21,13 @@ class AsyncUpdater:
         control: Control,
         staleness_modulation: bool,
         max_staleness: int,
+        leads_state: bool,
     ) -> None:
         """`max_staleness` 0 accepts a gradient of any age.
+
+        `leads_state`: averages are led over the versions that their shares come late;
+        not where workers apply their own gradients between two pulls, as their shares
+        are of weights that no version has.
 
         With several PS only PS 0 is given a bound: the worker asks it first, so that
         all PS take a gradient or none does.
@@ -31,6 +36,7 @@ class AsyncUpdater:
         self._control = control
         self._modulation = staleness_modulation
         self._max_staleness = max_staleness
+        self._leads_state = leads_state
 
     @property
     def follows(self) -> bool:
@@ -52,7 +58,8 @@ class AsyncUpdater:
         factor = self._control.learning_rate_scale
         if self._modulation:
             factor /= max(1, staleness)
-        parameters.apply((push,), rate_factor=factor)
+        late = staleness if self._leads_state else 0
+        parameters.apply((push,), rate_factor=factor, late=late)
         return PushAnswer(True, parameters.version, staleness=staleness)
 
     def advance(self, ticket: Ticket) -> None:

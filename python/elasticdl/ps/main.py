@@ -184,6 +184,7 @@ def _updater_of(spec: JobSpec, place: PsPlace) -> NewUpdater:
             control=control,
             staleness_modulation=spec.ps.staleness_modulation,
             max_staleness=bound,
+            leads_state=spec.worker.pull_steps == 1,
         )
     if place.index == 0:
         return lambda parameters, changed, _pin, control: SyncUpdater(

@@ -139,11 +139,14 @@ class Parameters:
                 "the PS were initialized with"
             ) from error
 
-    def apply(self, pushes: Sequence[Push], *, rate_factor: float) -> None:
+    def apply(
+        self, pushes: Sequence[Push], *, rate_factor: float, late: int = 0
+    ) -> None:
         """Make the next version from the mean of checked gradients, in this order.
 
         The learning rate is that of the first push, or the optimizer's own at this
-        step, times `rate_factor`.
+        step, times `rate_factor`. Averages of the state are led over `late` versions
+        (tensor/shared_state.py).
         """
         began = time.perf_counter()
         first = pushes[0]
@@ -169,14 +172,12 @@ class Parameters:
             parts=parts,
         )
         self._frozen = None
-        before, past = self.version, list(self._past)
+        since = list(self._past)[-late:] if late else ()
         self.version += 1
         self._past.append(self.state.values)
         for push in pushes:
             # One after another, in sync mode too: statistics count batches.
             if push.state is not None:
-                late = before - push.version
-                since = past[-late:] if late > 0 else ()
                 self.state = self.state.moved(push.state, since)
             self._remember(push)
         self._compute.observe(time.perf_counter() - began)

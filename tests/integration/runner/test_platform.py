@@ -201,9 +201,13 @@ def test_a_process_has_a_group_of_its_own_in_the_launchers_session(
     )
     stage.platform.start(launch())
     stage.until_said("is up")
-    (child,) = psutil.Process().children()
-    assert os.getsid(child.pid) == os.getsid(0)
-    assert os.getpgid(child.pid) == child.pid
+    (child,) = (
+        one.pid
+        for one in psutil.Process().children()
+        if any("is up" in part for part in one.cmdline())
+    )
+    assert os.getsid(child) == os.getsid(0)
+    assert os.getpgid(child) == child
 
 
 def test_helpers_of_a_process_do_not_outlive_it(stage: ScriptedStage) -> None:

@@ -56,8 +56,9 @@ from tests.integration.worker.group.members import made_members
 class PsGroup:
     """Some PS, and the views of them that a heartbeat would bring."""
 
-    def __init__(self, num_ps, *, sync, max_staleness=0):
+    def __init__(self, num_ps, *, sync, max_staleness=0, pull_steps=1):
         self.num_ps, self.sync, self.max_staleness = num_ps, sync, max_staleness
+        self.pull_steps = pull_steps
         self.changed = threading.Condition()
         self.generations = [1] * num_ps
         self.rewind = 0
@@ -93,6 +94,7 @@ class PsGroup:
                 control=control,
                 staleness_modulation=False,
                 max_staleness=bound,
+                leads_state=self.pull_steps == 1,
             )
         if index == 0:
             return lambda parameters, changed, _pin, control: SyncUpdater(

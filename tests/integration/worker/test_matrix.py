@@ -187,9 +187,9 @@ def product_of(module, rig, ps_group):
         if strategy == "local":
             trainer = local(definition, first, skip_nan=bool(variant))
         else:
-            group = ps_group(2, sync=strategy == "sync")
-            trainer = rig(group, definition, pipeline=False,
-                          pull_steps=3 if variant else 1,
+            pulls = 3 if variant else 1
+            group = ps_group(2, sync=strategy == "sync", pull_steps=pulls)
+            trainer = rig(group, definition, pipeline=False, pull_steps=pulls,
                           batch=(first.features, first.labels)).trainer  # fmt: skip
         losses, weights, done = [], [], 0
         for batch in batches:

@@ -63,7 +63,9 @@ class Group:
         self.rewind = 0
         self.revision = 0
         self._wait_seconds = wait_seconds
-        self._async = {"staleness_modulation": False, "max_staleness": 0}
+        self._async = {
+            "staleness_modulation": False, "max_staleness": 0, "leads_state": True,
+        }  # fmt: skip
         self._async.update(asynchronous)
         self.servers: list[ParameterServer] = []
         self.endpoints: list[ThreadedServer] = []

@@ -129,15 +129,16 @@ def test_a_push_that_is_repeated_moves_the_state_once(started):
     np.testing.assert_allclose(client.pull().state, [0.1, 1.1, 1.0])
 
 
-def test_a_late_push_moves_averages_by_what_its_own_step_changed(started):
-    ps, client = started(1)
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_late_push_moves_averages_by_what_its_own_step_changed(started, leads):
+    ps, client = started(1, leads_state=leads)
     at = [0]
     for name in "ab":
         now = client.pull().versions
         ps.push(client, ps.gradients(1.0), name, now, state=one_more())
     before = client.pull().state
     ps.push(client, ps.gradients(1.0), "late", at, state=one_more())
-    lead = np.float32([0.1, 0.1, 0]) * (before - initial().values)
+    lead = np.float32([0.1, 0.1, 0]) * (before - initial().values) * leads
     np.testing.assert_allclose(
         client.pull().state, LAYOUT.moved(before, one_more()) + lead, rtol=1e-6
     )
