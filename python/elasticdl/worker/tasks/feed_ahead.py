@@ -40,18 +40,17 @@ class _Feeding:
     def __init__(self, lease_id: int) -> None:
         self.lease_id = lease_id
         # All batches of a task at once, or one by one as there is room.
-        self.made: queue.SimpleQueue[list[Batch] | Batch | _End] = queue.SimpleQueue()
-        self.room: threading.Semaphore | None = None  # of those one by one
+        self.made: queue.Queue[list[Batch] | Batch | _End] = queue.Queue(_MOST_BATCHES)
         self.unwanted = False
 
-    def put(self, batch: Batch) -> bool:
-        """Hand over a batch, waiting for room; whether the task is still wanted."""
-        if self.room is None:
-            self.room = threading.Semaphore(_MOST_BATCHES)
+    def put(self, item: list[Batch] | Batch | _End) -> bool:
+        """Hand something over, waiting for room; whether the task is still wanted."""
         while not self.unwanted:
-            if self.room.acquire(timeout=_LOOK_SECONDS):
-                self.made.put(batch)
-                return True
+            try:
+                self.made.put(item, timeout=_LOOK_SECONDS)
+            except queue.Full:
+                continue
+            return True
         return False
 
 
@@ -115,10 +114,8 @@ class FeedAhead:
             while not isinstance(item := self._next(feeding), _End):
                 if isinstance(item, list):
                     yield from item
-                    continue
-                if feeding.room is not None:
-                    feeding.room.release()
-                yield item
+                else:
+                    yield item
             self.bad = item.bad
             if item.error is not None:
                 raise item.error
@@ -153,8 +150,8 @@ class FeedAhead:
         if made is None:
             return False
         for (feeding, _), batches in zip(group, made, strict=True):
-            feeding.made.put(batches)
-            feeding.made.put(_End([]))
+            feeding.put(batches)
+            feeding.put(_End([]))
         return True
 
     def _feed(self, feeding: _Feeding, records: Sequence[bytes]) -> None:
@@ -163,6 +160,6 @@ class FeedAhead:
                 if not feeding.put(batch):
                     return
         except BaseException as error:  # noqa: BLE001 - raised again where it is trained
-            feeding.made.put(_End([], error))
+            feeding.put(_End([], error))
         else:
-            feeding.made.put(_End(self._feeder.bad))
+            feeding.put(_End(self._feeder.bad))
