@@ -18,6 +18,12 @@ def test_lost_ps_comes_back_with_its_newest_shard_in_async_mode(job):
     )
     killed = one.fault("ps", signal.SIGKILL)
     relaunched(one, killed, reason="killed")
+    # One that is stopped before it has begun is not silent yet, however many steps the
+    # workers report late.
+    log = one.job_dir.log_file("ps", 0)
+    one.wait_until(
+        lambda _: log.read_text().count("Parameters are there") == 2, "a restored PS"
+    )
     step = one.status_now().progress.steps
     stopped = one.fault("ps", signal.SIGSTOP, at_step=step + 100)
     relaunched(one, stopped, reason="silent")
