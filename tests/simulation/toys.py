@@ -289,7 +289,7 @@ class ToyStep:
 
         return [GradientKind.DENSE] * settings.num_ps
 
-    def run(self, features: Any, labels: Any) -> Any:
+    def run(self, features: Any, labels: Any, shapes: Any) -> Any:
         from elasticdl.worker.steps.step import StepResult
 
         run = kernel()

@@ -169,15 +169,32 @@ class Feeder:
         if made is None:
             return None
         self.bad = []
-        return ([self._batch(element) for element in task] for task in made)
+        return self._together(made)
 
-    def _batch(self, element: Any) -> Batch:
+    def _together(self, made: Iterator[list[tuple[int, Any]]]) -> Iterator[list[Batch]]:
+        # Slices of one tensor have the same shapes, but for their lengths.
+        shapes: dict[int, tuple[Shape, ...] | None] = {}
+        for task in made:
+            batches = []
+            for records, element in task:
+                batch = self._batch(element, records, shapes.get(records))
+                shapes[records] = batch.shapes
+                batches.append(batch)
+            yield batches
+
+    def _batch(
+        self,
+        element: Any,
+        records: int | None = None,
+        shapes: tuple[Shape, ...] | None = None,
+    ) -> Batch:
         features, labels = split_element(element, self._mode)
         features = fit_features(self._model, features)
-        number = int(tf.nest.flatten(features)[0].shape[0])
+        if records is None:
+            records = int(tf.nest.flatten(features)[0].shape[0])
         # A new tensor's shape is looked up once; here that is not the step's time.
-        shapes = shapes_of(features, labels)
-        return Batch(features, labels, number, shapes)
+        shapes = shapes or shapes_of(features, labels)
+        return Batch(features, labels, records, shapes)
 
     def _without_bad(
         self, records: Sequence[bytes], error: Exception

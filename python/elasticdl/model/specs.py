@@ -45,9 +45,14 @@ def shapes_of(*nests: Any) -> tuple[Shape, ...]:
     )
 
 
+def forms(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """Return shapes without the number of records: the key of a relaxed trace."""
+    return tuple(shape[1:] for shape in shapes)
+
+
 def forms_of(*nests: Any) -> tuple[Shape, ...]:
-    """Return the shapes without the number of records: the key of a relaxed trace."""
-    return tuple(shape[1:] for shape in shapes_of(*nests))
+    """Return the shapes of tensors without the number of records."""
+    return forms(shapes_of(*nests))
 
 
 def takes_one_size(model: keras.Model) -> bool:

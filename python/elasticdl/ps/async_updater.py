@@ -58,7 +58,7 @@ class AsyncUpdater:
         factor = self._control.learning_rate_scale
         if self._modulation:
             factor /= max(1, staleness)
-        late = staleness if self._leads_state else 0
+        late = staleness if self._leads_state else None
         parameters.apply((push,), rate_factor=factor, late=late)
         return PushAnswer(True, parameters.version, staleness=staleness)
 

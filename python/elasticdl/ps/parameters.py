@@ -140,13 +140,13 @@ class Parameters:
             ) from error
 
     def apply(
-        self, pushes: Sequence[Push], *, rate_factor: float, late: int = 0
+        self, pushes: Sequence[Push], *, rate_factor: float, late: int | None = None
     ) -> None:
         """Make the next version from the mean of checked gradients, in this order.
 
         The learning rate is that of the first push, or the optimizer's own at this
         step, times `rate_factor`. Averages of the state are led over `late` versions
-        (tensor/shared_state.py).
+        (tensor/shared_state.py); None where they never are, and none is kept for it.
         """
         began = time.perf_counter()
         first = pushes[0]
@@ -174,7 +174,8 @@ class Parameters:
         self._frozen = None
         since = list(self._past)[-late:] if late else ()
         self.version += 1
-        self._past.append(self.state.values)
+        if late is not None:
+            self._past.append(self.state.values)
         for push in pushes:
             # One after another, in sync mode too: statistics count batches.
             if push.state is not None:

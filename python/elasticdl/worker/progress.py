@@ -22,6 +22,8 @@ _NEWEST = 0.1
 # Kinds of batches that are remembered; a model that is fed ragged data has no end of
 # them, and then each is as good as new.
 _MOST_KINDS = 1024
+# Batches that are noted before they are counted without being asked for.
+_MOST_NOTED = 512
 # Bytes that count as a sign of life of what reads or writes; less are logs and metrics.
 _MOVED_BYTES = 1 << 20
 
@@ -53,6 +55,10 @@ class WorkerProgress:
         self._reading = 0
         self._kind: Hashable | None = None  # of the batch under way
         self._began = 0.0
+        # Batches since somebody last asked: (kind, seconds; those of a training step).
+        # The end of a batch is the beginning of the next one, and there with cold
+        # caches: what only those who ask want to know waits for them.
+        self._noted: list[tuple[Hashable, float, float | None]] = []
         # By kind: the mean, and of how many; the first one is left out, where it can.
         self._usual: dict[Hashable, tuple[float, int]] = {}
         self._moved_bytes = 0
@@ -108,7 +114,7 @@ class WorkerProgress:
     def ended(self) -> None:
         """Note the end of a batch that is not a training step."""
         with self._lock:
-            self._end(self._clock())
+            self._end(step=False)
             self._batches += 1
 
     def given_up(self) -> None:
@@ -117,32 +123,48 @@ class WorkerProgress:
             self._kind = None
             self._since = self._clock()
 
-    def _end(self, now: float) -> None:
-        self._since = now
-        kind, self._kind = self._kind, None
-        if kind is None:
-            return
-        seconds = now - self._began
-        mean, count = self._usual.get(kind, (0.0, 0))
-        # The first is a bound for the second, no more: it may have been traced.
-        mean = seconds if count < 2 else mean + _NEWEST * (seconds - mean)
-        if kind not in self._usual and len(self._usual) >= _MOST_KINDS:
-            self._usual.clear()
-        self._usual[kind] = mean, count + 1
+    def stepped(
+        self, *, version: int, loss: float, seconds: float | None = None
+    ) -> float:
+        """Count a training step; return its seconds: those since it began.
 
-    def stepped(self, *, version: int, loss: float, seconds: float) -> int:
-        """Count a training step; return the number of steps."""
+        Or those given, where it is more than the batch that `begins`.
+        """
         with self._lock:
-            self._end(self._clock())
+            seconds = self._end(step=True, seconds=seconds)
             self._step += 1
             self._batches += 1
             self._version = version
             self._loss = loss
-            old = self._step_seconds or seconds
-            self._step_seconds = old + _NEWEST * (seconds - old)
-            step = self._step
         self._reached(version)
-        return step
+        return seconds
+
+    def _end(self, *, step: bool, seconds: float | None = None) -> float:
+        """Note the end of a batch, and of a step of so many seconds if it is one."""
+        self._since = now = self._clock()
+        since = now - self._began
+        if seconds is None:
+            seconds = since
+        self._noted.append((self._kind, since, seconds if step else None))
+        self._kind = None
+        if len(self._noted) >= _MOST_NOTED:
+            self._count()
+        return seconds
+
+    def _count(self) -> None:
+        for kind, seconds, step_seconds in self._noted:
+            if step_seconds is not None:
+                old = self._step_seconds or step_seconds
+                self._step_seconds = old + _NEWEST * (step_seconds - old)
+            if kind is None:
+                continue
+            mean, count = self._usual.get(kind, (0.0, 0))
+            # The first is a bound for the second, no more: it may have been traced.
+            mean = seconds if count < 2 else mean + _NEWEST * (seconds - mean)
+            if kind not in self._usual and len(self._usual) >= _MOST_KINDS:
+                self._usual.clear()
+            self._usual[kind] = mean, count + 1
+        self._noted.clear()
 
     def report(
         self,
@@ -156,6 +178,7 @@ class WorkerProgress:
     ) -> WorkerReport:
         """Return the worker's part of a heartbeat."""
         with self._lock:
+            self._count()
             return WorkerReport(
                 phase=str(self._phase),
                 step=self._step,

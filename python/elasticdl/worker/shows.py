@@ -42,17 +42,18 @@ class Shows:
         """Note the start of a step."""
         self.progress.begins(kind_of(batch))
 
-    def step(self, done: BatchDone, records: int, seconds: float) -> None:
-        """Count a step."""
+    def step(self, done: BatchDone, records: int, seconds: float | None = None) -> None:
+        """Count a step of so many seconds; by default those since it `begins`."""
         if done.skipped:
             self.metrics.records.labels(task="training").inc(records)
             self.metrics.skipped_batches.inc()
             self.progress.ended()
             log.warning("Loss %s: the batch was skipped", done.loss)
             return
-        step = self.progress.stepped(
+        seconds = self.progress.stepped(
             version=done.version, loss=done.loss, seconds=seconds
         )
+        step = self.progress.steps
         self.metrics.note_step(records, seconds, done.loss, done.version)
         if step % self._log_loss_steps == 0 or step == 1:
             log.info("Loss %.4f at step %d (version %d)", done.loss, step, done.version)

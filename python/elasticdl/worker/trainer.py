@@ -31,6 +31,8 @@ class BatchPosition(NamedTuple):
     records_done: int  # leading records of the task covered after it; 0 is unknown
     num_records: int
     last: bool  # of the task
+    # Of its tensors, where whoever made it has looked already.
+    shapes: tuple[tuple[int | None, ...], ...] | None = None
 
 
 class NanLossError(ElasticDLError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from elasticdl.model.feed.unparsed import FeedError
 from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.worker.shows import Shows
 from elasticdl.worker.tasks.feed_ahead import FeedAhead
+from elasticdl.worker.tasks.outbox import LaterReport
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.reports import returned
 from elasticdl.worker.tasks.stream import TaskStream
@@ -41,6 +42,7 @@ class _Run:
     skipped_rows: int = 0
     loss_sum: float = 0.0
     version: int = 0
+    bad: Sequence[SkippedRecord] = ()  # that did not parse
     last_batch: int = -1  # Trainer.trained after its last batch; -1 is under way
 
     @property
@@ -57,7 +59,7 @@ class _Run:
             self.steps += 1
             self.loss_sum += done.loss
 
-    def report(self, bad: list[SkippedRecord]) -> TaskReport:
+    def report(self) -> TaskReport:
         task = self.task
         return TaskReport(
             task_id=task.task_id,
@@ -72,7 +74,7 @@ class _Run:
             steps=self.steps,
             loss=self.loss_sum / max(1, self.steps),
             model_version=self.version,
-            bad_records=(*self.loaded.bad, *bad),
+            bad_records=(*self.loaded.bad, *self.bad),
             skipped_batches=self.skipped,
         )
 
@@ -119,7 +121,6 @@ class Training:
         self._shows = shows
         self._in_order = in_order
         self._runs: list[_Run] = []
-        self._bad: dict[int, list[SkippedRecord]] = {}
 
     def run(self, loaded: LoadedTask) -> None:
         """Train a task. Its report follows when its gradients are acknowledged."""
@@ -132,9 +133,9 @@ class Training:
         if not finished:
             return
         run.last_batch = self._trainer.trained
-        bad = [loaded.bad_record(b.index, b.reason) for b in self._ahead.bad]
-        self._bad[run.task.lease_id] = bad
-        self._shows.metrics.bad_records.inc(len(bad) + len(loaded.bad))
+        run.bad = [loaded.bad_record(b.index, b.reason) for b in self._ahead.bad]
+        if bad := len(run.bad) + len(loaded.bad):
+            self._shows.metrics.bad_records.inc(bad)
         self.report_acknowledged()
 
     def settle(self) -> None:
@@ -159,7 +160,7 @@ class Training:
         done = [r for r in self._runs if 0 <= r.last_batch <= safe]
         for run in done:
             self._runs.remove(run)
-            report = run.report(self._bad.pop(run.task.lease_id, []))
+            report = LaterReport(run.task.lease_id, run.report)
             self._stream.report(report, can_wait=True)
 
     # -- parts --------------------------------------------------------------------
@@ -176,38 +177,40 @@ class Training:
                 self._stream.forget(run.task.lease_id)
                 return False
             following = next(batches, None)
-            self._feed_ahead()
+            if self._ahead.idle:
+                self._feed_ahead()
             self._step(run, batch, last=following is None)
-            self.report_acknowledged()
+            if len(self._runs) > 1:  # of older tasks
+                self.report_acknowledged()
             batch = following
         return True
 
     def _feed_ahead(self) -> None:
-        if self._ahead.idle:
-            following = itertools.takewhile(
-                lambda loaded: loaded.task.type == TaskType.TRAINING,
-                self._stream.ready(),
-            )
-            self._ahead.begin(list(following))
+        following = itertools.takewhile(
+            lambda loaded: loaded.task.type == TaskType.TRAINING,
+            self._stream.ready(),
+        )
+        self._ahead.begin(list(following))
 
     def _step(self, run: _Run, batch: Batch, *, last: bool) -> None:
         covered = run.records + batch.num_records
+        task = run.loaded.task
         at = BatchPosition(
-            task_id=run.task.task_id,
-            epoch=run.task.epoch,
-            records_done=covered if run.in_order else 0,
-            num_records=batch.num_records,
-            last=last,
+            task.task_id,
+            task.epoch,
+            covered if run.in_order else 0,
+            batch.num_records,
+            last,
+            batch.shapes,
         )
         self._shows.begins(batch)
-        start = self._shows.clock()
         run.begun = True
         try:
             done = self._trainer.train_batch(batch.features, batch.labels, at)
         except NanLossError as error:
             raise NanLossError(self._nan_message(error, at)) from error
         run.count(done, batch.num_records)
-        self._shows.step(done, batch.num_records, self._shows.clock() - start)
+        self._shows.step(done, batch.num_records)
 
     def _nan_message(self, error: NanLossError, given: BatchPosition) -> str:
         # A batch that was refused is computed again while the next one is trained.

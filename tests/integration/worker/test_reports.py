@@ -17,6 +17,7 @@ from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.worker.group_maker import ValuesInModel
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.shows import Shows
+from elasticdl.worker.tasks.outbox import LaterReport
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import BatchDone, NanLossError
 from elasticdl.worker.training import Training
@@ -71,7 +72,8 @@ class Stream:
 
     def report(self, report, *, can_wait=False) -> None:
         del can_wait
-        self.reports.append(report)
+        later = isinstance(report, LaterReport)
+        self.reports.append(report.write() if later else report)
 
     def is_lost(self, _lease_id) -> bool:
         return False

@@ -1,8 +1,18 @@
 """The non-trainable state moves with the gradients: once for each batch."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from elasticdl.errors import RefusedError
+from elasticdl.ps.apply import Gradient, ParameterShard
+from elasticdl.ps.async_updater import AsyncUpdater
+from elasticdl.ps.optimizers.optimizer import optimizer_from_json
+from elasticdl.ps.parameters import Compute, ParameterOrigin, Parameters, Push
+from elasticdl.ps.updater import Control
+from elasticdl.rpc.ps.tensors import PushId
+from elasticdl.tensor.placement import Variable, place
 from elasticdl.tensor.shared_state import (
     SharedState,
     StateLayout,
@@ -127,6 +137,31 @@ def test_a_push_that_is_repeated_moves_the_state_once(started):
     for _ in range(3):
         ps.push(client, ps.gradients(1.0), "a", [0, 0], state=one_more())
     np.testing.assert_allclose(client.pull().state, [0.1, 1.1, 1.0])
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_earlier_values_are_kept_where_shares_are_led_alone(sgd, leads):
+    optimizer = optimizer_from_json(sgd(1.0))
+    layout = place([Variable("a", (2,))], 1)
+    shard = ParameterShard(layout, 0, np.zeros(2, np.float32), optimizer.slots(2))
+    parameters = Parameters(
+        shard, optimizer, origin=ParameterOrigin(state=initial()), compute=Compute()
+    )
+    updater = AsyncUpdater(
+        parameters,
+        control=Control(quorum=1),
+        staleness_modulation=False,
+        max_staleness=0,
+        leads_state=leads,
+    )
+    seen = []
+    for number in range(2):
+        seen.append(weakref.ref(parameters.state.values))
+        gradient = Gradient(np.zeros(2, np.float32), {})
+        push_id = PushId("worker-0", number + 1)
+        updater.push(Push(push_id, number, gradient, state=one_more()))
+    gc.collect()
+    assert [values() is not None for values in seen] == [leads, leads]
 
 
 @pytest.mark.parametrize("leads", [True, False])

@@ -21,7 +21,7 @@ from elasticdl.running import RunningClock
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.early import EarlyTasks
 from elasticdl.worker.tasks.errands import Errands
-from elasticdl.worker.tasks.outbox import Outbox
+from elasticdl.worker.tasks.outbox import LaterReport, Outbox
 from elasticdl.worker.tasks.records import RecordLoader, permuted
 from elasticdl.worker.uses.prediction_files import (
     PredictionFiles,
@@ -49,7 +49,8 @@ def test_phase_seconds_start_anew_with_each_step():
     now[0] = 13.0
     message = progress.report(seconds={}, memory_bytes=1, lease_ids=[5], snapshots=[])
     assert (message.phase, message.phase_seconds) == ("train", 3.0)
-    assert progress.stepped(version=4, loss=0.5, seconds=0.2) == 1
+    assert progress.stepped(version=4, loss=0.5, seconds=0.2) == 0.2
+    assert progress.steps == 1
     message = progress.report(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
     assert (message.step, message.model_version, message.phase_seconds) == (1, 4, 0.0)
     assert message.step_seconds == pytest.approx(0.2)
@@ -162,6 +163,22 @@ def test_a_report_stays_in_the_outbox_until_it_is_acknowledged():
     assert [r.lease_id for r in box.take()] == [1, 2]
     box.acknowledge([first, second])
     assert len(box) == 0
+
+
+def test_a_report_that_is_written_later_is_known_by_its_lease_and_written_once():
+    box, written = Outbox(), []
+
+    def write():
+        written.append(TaskReport(lease_id=7))
+        return written[-1]
+
+    box.add(LaterReport(7, write))
+    assert (box.lease_ids, written) == ([7], [])
+    taken = box.take()
+    box.put_back(taken)
+    assert box.take() == taken == written
+    box.acknowledge(taken)
+    assert (len(box), len(written)) == (0, 1)
 
 
 def test_records_are_permuted_the_same_on_every_worker():

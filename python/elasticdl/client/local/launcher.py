@@ -37,6 +37,11 @@ from elasticdl.runner.local.table import CommandOf, JobPlace, role_command
 
 _MASTER = ReplicaKey(Role.MASTER, 0)
 _LOOK_SECONDS = 0.2  # A change of the master's state is seen at once.
+# Of the time since the master first answered, it is asked every so manieth part: of a
+# job of an hour nobody misses the news of two seconds, and each answer takes the two
+# processes milliseconds of a CPU that steps need.
+_PROBE_PART = 0.02
+_LONGEST_PROBE_SECONDS = 2.0
 _CLOSE_GRACE_SECONDS = 5.0  # As at the end of a job: workers have been told before.
 
 
@@ -53,7 +58,7 @@ class LaunchOutcome:
 class Timing:
     """Time limits of the launcher for its master, in seconds."""
 
-    probe: float = 0.5
+    probe: float = 0.5  # at first; later it asks less often
     answer: float = 2.0
     silent: float = master_restarts.SILENT_SECONDS
     starting: float = master_restarts.STARTING_SECONDS
@@ -342,18 +347,24 @@ class _Probe:
     """What the launcher knows of one master's answers; times are monotonic."""
 
     def __init__(self, now: float) -> None:
-        self.answered = False
+        self._first_time: float | None = None  # that it answered
         self.storage_seconds = 0.0  # that it may wait for its storage
         self.failures = 0
         self.last_time = now
         self.next_time = now
         self.reported_time: float | None = None
 
-    def succeeded(self, now: float, pause: float) -> None:
-        self.answered = True
+    @property
+    def answered(self) -> bool:
+        return self._first_time is not None
+
+    def succeeded(self, now: float, least_pause: float) -> None:
+        if self._first_time is None:
+            self._first_time = now
         self.failures = 0
         self.last_time = now
-        self.next_time = now + pause
+        pause = min(_PROBE_PART * (now - self._first_time), _LONGEST_PROBE_SECONDS)
+        self.next_time = now + max(pause, least_pause)
 
     def failed(self, next_time: float) -> None:
         self.failures += 1

@@ -54,8 +54,8 @@ class BlockPlan:
 
     def together(
         self, tasks: Sequence[Sequence[bytes]]
-    ) -> Iterator[list[Element]] | None:
-        """Return the elements of several tasks from one call; None if impossible.
+    ) -> Iterator[list[tuple[int, Element]]] | None:
+        """Return (records, element) of several tasks by one call; None if impossible.
 
         Each task's are those of a call of its own: a call costs as much as a hundred
         records. Raises tf.errors.OpError.
@@ -76,7 +76,7 @@ class BlockPlan:
             return None
         sizes = [self._sizes(len(records)) for records in ordered]
         elements = self._slices(made, [size for task in sizes for size in task])
-        return ([next(elements) for _ in task] for task in sizes)
+        return ([(size, next(elements)) for size in task] for task in sizes)
 
     def _ordered(self, records: Sequence[bytes]) -> Sequence[bytes]:
         if not self._shows_columns(records):
@@ -88,7 +88,7 @@ class BlockPlan:
             len(records)
         )
         self._count += 1
-        return [records[i] for i in order]
+        return [records[i] for i in order.tolist()]
 
     def _made(self, block: Sequence[bytes]) -> Element:
         if self.columns is not None and isinstance(block, RowTable):

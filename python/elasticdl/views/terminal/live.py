@@ -122,8 +122,7 @@ class LineView:
             new, self._seen = events(self._seen, status)
             lines += new
             now = self._clock()
-            line = progress_line(status)
-            if now >= self._next and line != self._last:
+            if now >= self._next and (line := progress_line(status)) != self._last:
                 self._next, self._last = now + _LINE_EVERY_SECONDS, line
                 lines.append(line)
         for line in lines:

@@ -119,7 +119,7 @@ class PsTrainer:
             step = version + self._since_pull
             self._options.between_pulls.set_for(step, at.epoch)
         with self._metrics.compute_seconds.time():
-            result = self._step.run(features, labels)
+            result = self._step.run(features, labels, at.shapes)
         done = BatchDone(result.loss, version, skipped=self._is_skipped(result, at))
         share = self._share_of(done)
         # Only now is there anything to wait for: the exchange ran beside the step.
@@ -281,7 +281,7 @@ class PsTrainer:
                 self._load(came.arena)
             log.debug("gradient refused (%s), computed again", came.pushed.reason)
             self._metrics.refused.inc()
-            result = self._step.run(sent.features, sent.labels)
+            result = self._step.run(sent.features, sent.labels, sent.at.shapes)
             done = BatchDone(result.loss, self._current().version)
             if self._is_skipped(result, sent.at):
                 self._state.take(self._current().state, ahead)

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from elasticdl.model.specs import Shape
 from elasticdl.model.state import non_trainable
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.loss_scale import LossScale
@@ -63,8 +64,15 @@ class BufferStep:
             held = self._views[id(arena)] = (arena, views)
         self._parameters = held[1]
 
-    def run(self, features: Tensors, labels: Tensors) -> StepResult:
-        loss, gradients, fine = self._traced(self._parameters, features, labels)
+    def run(
+        self,
+        features: Tensors,
+        labels: Tensors,
+        shapes: tuple[Shape, ...] | None = None,
+    ) -> StepResult:
+        loss, gradients, fine = self._traced(
+            self._parameters, features, labels, shapes=shapes
+        )
         gradients = as_gradients(gradients, self._kinds)
         return StepResult(float(loss), gradients, overflow=not fine)
 

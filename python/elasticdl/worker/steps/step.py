@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.optimizers import inner_optimizer
-from elasticdl.model.specs import Shape, forms_of, relaxed
+from elasticdl.model.specs import Shape, forms, forms_of, relaxed
 from elasticdl.model.tracing import GraphFunction
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.packing import Arena, Gradient, RowGradient
@@ -78,8 +78,13 @@ class GradientStep(Protocol):
     def load(self, arena: Arena) -> None:
         """Take new parameter values; the arena must not change until the next call."""
 
-    def run(self, features: Tensors, labels: Tensors) -> StepResult:
-        """Compute one batch. The model's non-trainable state advances."""
+    def run(
+        self, features: Tensors, labels: Tensors, shapes: tuple[Shape, ...] | None
+    ) -> StepResult:
+        """Compute one batch. The model's non-trainable state advances.
+
+        `shapes` of all tensors, where they are known.
+        """
 
 
 def kind_of(gradient: Any) -> GradientKind:
@@ -238,6 +243,7 @@ class Traced:
         self._concrete: Any = None  # for batches of any number of records
         self._form: tuple[Shape, ...] = ()  # of which they are
         self._fixed = 0  # arguments before the batch
+        self._fitting: tuple[Shape, ...] | None = None  # shapes that were of this form
 
     def trace(self, fixed: Sequence[Tensors], batch: Sequence[Tensors]) -> None:
         self._fixed = len(fixed)
@@ -256,17 +262,29 @@ class Traced:
         exact = tf.nest.map_structure(tf.type_spec_from_value, tuple(batch))
         self._function.get_concrete_function(*fixed, *exact)
 
-    def __call__(self, *arguments: Tensors) -> Any:
+    def __call__(
+        self, *arguments: Tensors, shapes: tuple[Shape, ...] | None = None
+    ) -> Any:
+        """Call it. `shapes` of the batch's tensors, where they are known."""
         # Which trace fits need not be found out again at each step: with ten
         # parameters that is a third of what calling a function costs. But TensorFlow
         # does not look at shapes then: a batch padded to another length would be
         # computed with the first one's, where that stands in the graph.
-        if self._concrete is not None and self._fits(arguments[self._fixed :]):
+        if self._concrete is not None and self._fits(arguments, shapes):
             try:
                 return self._concrete(*arguments)
             except TypeError:  # raised before anything is computed
                 log.debug("a batch of another form than the first: traced again")
         return self._function(*arguments)
 
-    def _fits(self, batch: Sequence[Tensors]) -> bool:
-        return forms_of(*batch) == self._form
+    def _fits(
+        self, arguments: Sequence[Tensors], shapes: tuple[Shape, ...] | None
+    ) -> bool:
+        if shapes is None:
+            return forms_of(*arguments[self._fixed :]) == self._form
+        if shapes == self._fitting:
+            return True
+        fits = forms(shapes) == self._form
+        if fits:
+            self._fitting = shapes
+        return fits

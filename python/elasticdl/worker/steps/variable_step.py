@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
+from elasticdl.model.specs import Shape
 from elasticdl.model.state import non_trainable
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.fused_update import fuse
@@ -79,8 +80,13 @@ class VariableStep:
         for variable, array in zip(self.variables, arena.arrays, strict=True):
             variable.assign(tf.experimental.dlpack.from_dlpack(array.__dlpack__()))
 
-    def run(self, features: Tensors, labels: Tensors) -> StepResult:
-        loss, gradients, fine = self._traced(features, labels)
+    def run(
+        self,
+        features: Tensors,
+        labels: Tensors,
+        shapes: tuple[Shape, ...] | None = None,
+    ) -> StepResult:
+        loss, gradients, fine = self._traced(features, labels, shapes=shapes)
         gradients = as_gradients(gradients, self._kinds)
         return StepResult(float(loss), gradients, overflow=not fine)
 

@@ -34,16 +34,21 @@ class _End:
     error: BaseException | None = None
 
 
+_Made = list[Batch] | Batch | _End
+
+
 class _Feeding:
     """A task whose batches are being made."""
 
-    def __init__(self, lease_id: int) -> None:
+    def __init__(self, lease_id: int, *, alone: bool) -> None:
         self.lease_id = lease_id
-        # All batches of a task at once, or one by one as there is room.
-        self.made: queue.Queue[list[Batch] | Batch | _End] = queue.Queue(_MOST_BATCHES)
+        # All batches of a task at once, or one by one: of one that is fed alone as
+        # there is room, those of several are few.
+        self.made: queue.Queue[_Made] | queue.SimpleQueue[_Made]
+        self.made = queue.Queue(_MOST_BATCHES) if alone else queue.SimpleQueue()
         self.unwanted = False
 
-    def put(self, item: list[Batch] | Batch | _End) -> bool:
+    def put(self, item: _Made) -> bool:
         """Hand something over, waiting for room; whether the task is still wanted."""
         while not self.unwanted:
             try:
@@ -122,7 +127,7 @@ class FeedAhead:
         finally:
             feeding.unwanted = True
 
-    def _next(self, feeding: _Feeding) -> list[Batch] | Batch | _End:
+    def _next(self, feeding: _Feeding) -> _Made:
         try:
             return feeding.made.get_nowait()
         except queue.Empty:
@@ -130,7 +135,10 @@ class FeedAhead:
                 return feeding.made.get()
 
     def _start(self, tasks: Sequence[LoadedTask]) -> list[_Feeding]:
-        group = [(_Feeding(one.task.lease_id), one.records) for one in tasks]
+        alone = len(tasks) == 1
+        group = [
+            (_Feeding(one.task.lease_id, alone=alone), one.records) for one in tasks
+        ]
         self._wanted.put(group)
         return [feeding for feeding, _ in group]
 

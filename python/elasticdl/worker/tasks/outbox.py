@@ -6,14 +6,24 @@ again until then, whatever happens to the master. Pure. Called by the task strea
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from elasticdl.job.tasks import TaskReport
+
+
+class LaterReport(NamedTuple):
+    """A report that is written when it is sent, and not between two steps."""
+
+    lease_id: int
+    write: Callable[[], TaskReport]
 
 
 class Outbox:
     """Reports that wait or are in transit. The caller holds the lock."""
 
     def __init__(self) -> None:
-        self._waiting: list[TaskReport] = []
+        self._waiting: list[TaskReport | LaterReport] = []
         self._under_way: list[TaskReport] = []
 
     def __len__(self) -> int:
@@ -30,13 +40,14 @@ class Outbox:
         """The leases of all reports."""
         return [r.lease_id for r in (*self._under_way, *self._waiting)]
 
-    def add(self, report: TaskReport) -> None:
+    def add(self, report: TaskReport | LaterReport) -> None:
         """Add a report; it is sent with the next call."""
         self._waiting.append(report)
 
     def take(self) -> list[TaskReport]:
         """Return all waiting reports; in transit until acknowledged or put back."""
-        taken, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, []
+        taken = [r.write() if isinstance(r, LaterReport) else r for r in waiting]
         self._under_way += taken
         return taken
 

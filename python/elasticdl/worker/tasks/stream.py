@@ -32,7 +32,7 @@ from elasticdl.job.tasks import (
 )
 from elasticdl.pauses import growing
 from elasticdl.worker.tasks.ahead import Ahead
-from elasticdl.worker.tasks.outbox import Outbox
+from elasticdl.worker.tasks.outbox import LaterReport, Outbox
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.reports import returned, storage_away, unread
 
@@ -164,25 +164,24 @@ class TaskStream:
         with `in_round` as soon as no evaluation has steps wait any more.
         """
         with self._changed:
-            asked = self._clock()
-            self._changed.wait_for(
-                lambda: (
-                    bool(self._ready)
-                    or self.ended
-                    or self._reading != reading
-                    or (in_round and not self._steps_wait)
-                ),
-                seconds,
-            )
             if not self._ready:
+                asked = self._clock()
+                self._changed.wait_for(
+                    lambda: (
+                        bool(self._ready)
+                        or self.ended
+                        or self._reading != reading
+                        or (in_round and not self._steps_wait)
+                    ),
+                    seconds,
+                )
                 self._waited_seconds += self._clock() - asked
+            if not self._ready:
                 return None
             task = self._ready.popleft()
             if task.task.type not in _OF_RECORDS:
                 self._beside = task.task.lease_id
-            now = self._clock()
-            self._waited_seconds += now - asked
-            self._ahead.took(waited_seconds=self._waited_seconds, now=now)
+            self._ahead.took(waited_seconds=self._waited_seconds, now=self._clock())
             self._waited_seconds = 0.0
             self._notify_due()
             return task
@@ -192,7 +191,9 @@ class TaskStream:
         """Whether no task will come any more."""
         return (self._finished or self._draining) and not (self._ready or self._loading)
 
-    def report(self, report: TaskReport, *, can_wait: bool = False) -> None:
+    def report(
+        self, report: TaskReport | LaterReport, *, can_wait: bool = False
+    ) -> None:
         """Queue a task's report; it is sent until it is acknowledged.
 
         One that `can_wait` does so for a moment, for others to go with it.
@@ -203,7 +204,8 @@ class TaskStream:
             first = not self._outbox.waiting
             self._post(report, urgent=not can_wait)
             # From the first one on the threads know how long they may sleep.
-            self._notify_due(begins=first)
+            if first or self._urgent or self._beside_done:
+                self._notify_due(begins=first)
 
     def forget(self, lease_id: int) -> None:
         """Drop a task whose lease was lost, without a report."""
@@ -266,7 +268,7 @@ class TaskStream:
         # However much is ready: a round's result is not to wait for it at each step.
         return max(wanted, int(self._beside_done))
 
-    def _post(self, report: TaskReport, *, urgent: bool) -> None:
+    def _post(self, report: TaskReport | LaterReport, *, urgent: bool) -> None:
         if not self._outbox.waiting:
             self._report_since = self._clock()
             self._urgent = False

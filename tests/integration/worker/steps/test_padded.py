@@ -52,12 +52,17 @@ def test_padded_batches_train_as_in_keras_where_the_worker_has_the_parameters(pa
     assert got == pytest.approx(losses_in_keras(module, batches), rel=1e-5)
 
 
-def test_padded_batches_train_as_in_keras_where_ps_have_the_parameters(padded):
+@pytest.mark.parametrize("known", [False, True])
+def test_padded_batches_train_as_in_keras_where_ps_have_the_parameters(padded, known):
     module, batches = padded
     step = BufferStep(module)
     step.kinds(batches[0].features, batches[0].labels)
     step._parameters = [tf.identity(v.value) for v in module.model.trainable_variables]
-    got = [step.run(b.features, b.labels).loss for b in batches]
+    got = [
+        step.run(b.features, b.labels, b.shapes if known else None).loss
+        for b in batches
+    ]
+    assert all(b.shapes for b in batches)
     assert got == pytest.approx(losses_in_keras(module, batches), rel=1e-5)
 
 
