@@ -7,10 +7,13 @@ Must not know what the role does.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
 import os
 import shutil
 import sys
+import termios
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +27,7 @@ from elasticdl.job.names import JobDir, Role
 log = logging.getLogger(__name__)
 
 LOG_DATE = "%Y-%m-%d %H:%M:%S"
+_TERMINAL = Path("/dev/tty")  # of whoever opens it
 LOOPBACK = "127.0.0.1"
 # A batch Job that starts its pod again and again pauses for up to six minutes.
 MOST_SILENCE_SECONDS = 600.0
@@ -285,15 +289,27 @@ def set_log_level(level: str) -> None:
     logging.getLogger("elasticdl").setLevel(level.upper())
 
 
-def hold_lifeline(context: RoleContext) -> None:
-    """End this process when the launcher's end of the pipe closes.
+def leave_terminal() -> None:
+    """Have no terminal from now on; those who started this process keep theirs.
 
-    A launcher that is killed cannot stop its processes; without this they would go on
-    for ever. In a cluster there is no launcher and no pipe.
+    A role is in the background of the launcher's terminal, whose system stops it and
+    its whole group for ever once anything of it asks there, as `getpass`, git and ssh
+    do for a password. Without a terminal that fails, and says so.
+    """
+    with contextlib.suppress(OSError), _TERMINAL.open("rb", buffering=0) as terminal:
+        fcntl.ioctl(terminal, termios.TIOCNOTTY)
+
+
+def hold_lifeline(context: RoleContext) -> None:
+    """Depend on the launcher, not on its terminal; nothing in a cluster.
+
+    This process ends when the launcher's end of the pipe closes: a launcher that is
+    killed cannot stop its processes; without this they would go on for ever.
     """
     fd = context.lifeline_fd
     if fd is None:
         return
+    leave_terminal()
 
     def wait() -> None:
         while os.read(fd, 1):

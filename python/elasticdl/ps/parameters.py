@@ -9,6 +9,7 @@ Hash embedding tables will be a second member beside the dense shard.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -172,7 +173,8 @@ class Parameters:
             parts=parts,
         )
         self._frozen = None
-        since = list(self._past)[-late:] if late else ()
+        place = max(0, len(self._past) - (late or 0))
+        since = tuple(itertools.islice(self._past, place, None))
         self.version += 1
         if late is not None:
             self._past.append(self.state.values)

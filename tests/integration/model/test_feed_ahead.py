@@ -1,9 +1,12 @@
 """Feeding ahead gives each task its own batches, whatever becomes of the others."""
 
+import time
+
 import numpy as np
 import pytest
+from elasticdl.data.reader import Metadata
 from elasticdl.job.tasks import Task
-from elasticdl.model.feeding import kind_of
+from elasticdl.model.feeding import Feeder, kind_of
 from elasticdl.worker.tasks import feed_ahead
 from elasticdl.worker.tasks.feed_ahead import FeedAhead
 from elasticdl.worker.tasks.records import LoadedTask
@@ -139,3 +142,58 @@ def test_of_tasks_fed_together_some_may_be_handed_back(ahead, task):
     np.testing.assert_array_equal(numbers(feed.batches(tasks[3])), expected)
     list(feed.batches(tasks[0]))  # a later one, though the last was fed ahead
     assert feed.idle
+
+
+class OneByOne(Feeder):
+    """Counts the batches of a feed that makes no blocks of several tasks."""
+
+    made = 0
+
+    def together(self, tasks):
+        return None
+
+    def batches(self, records):
+        for batch in super().batches(records):
+            self.made += 1
+            yield batch
+
+
+def test_of_tasks_that_are_not_fed_together_no_more_batches_are_made_than_have_room(
+    built, task, monkeypatch
+):
+    monkeypatch.setattr(feed_ahead, "_MOST_BATCHES", 2)
+    definition = built(CLASSIC)
+    feeder = OneByOne(definition, mode="training", batch_size=8, metadata=Metadata())
+    feed = FeedAhead(feeder)
+    tasks = [task(number, slice(0, 50)) for number in range(3)]
+    list(feed.batches(tasks[0]))
+    before = feeder.made
+    feed.begin(tasks[1:])
+    time.sleep(0.5)  # for the thread to make what it makes
+    assert feeder.made - before == 3  # one of them waits for room
+    assert len(numbers(feed.batches(tasks[1]))) == 50
+    assert len(numbers(feed.batches(tasks[2]))) == 50
+
+
+class Broken(Feeder):
+    """Fails where the first block of several tasks is cut into batches."""
+
+    def together(self, tasks):
+        made = super().together(tasks)
+
+        def cut():
+            yield next(made)
+            raise MemoryError
+
+        return None if made is None else cut()
+
+
+def test_tasks_that_cannot_be_fed_together_are_fed_one_by_one(built, task):
+    definition = built(CLASSIC)
+    feed = FeedAhead(
+        Broken(definition, mode="training", batch_size=8, metadata=Metadata())
+    )
+    tasks = [task(number, slice(0, 20)) for number in range(3)]
+    list(feed.batches(tasks[0]))
+    feed.begin(tasks[1:])
+    assert [len(numbers(feed.batches(one))) for one in tasks[1:]] == [20, 20]

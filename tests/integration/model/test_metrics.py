@@ -97,6 +97,30 @@ def test_the_sum_of_states_is_the_state_of_one_process(built, metrics, binary, w
         assert summary.results()[name] == pytest.approx(value, rel=1e-5), name
 
 
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_the_sums_of_a_metric_of_16_bits_travel_as_numbers(built, kind):
+    text = (
+        START
+        + f'''
+def eval_metrics_fn():
+    return {{"right": keras.metrics.SparseCategoricalAccuracy(dtype="{kind}")}}
+'''
+    )
+    definition = built(text)
+    states = []
+    for part in batches(4, 3):
+        worker = definition.metrics()
+        add(worker, definition, *part)
+        states.append(worker.state())
+    whole = keras.metrics.SparseCategoricalAccuracy()
+    for labels, predictions in batches(4, 3):
+        whole.update_state(labels, predictions)
+    summary = definition.metrics()
+    summary.load_state(summed(states))
+    expected = pytest.approx(float(whole.result()), rel=1e-2)
+    assert summary.results()["right"] == expected
+
+
 def test_results_are_those_of_keras_evaluate(built, records):
     definition = built(COMPILED, "net.model", sample=records[:2])
     data = list(batches(4, 4))

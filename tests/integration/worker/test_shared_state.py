@@ -44,12 +44,12 @@ def of_keras(batches, model, *, start=None):
 def led(batches, late, model):
     """The same where each batch's share comes so many versions late.
 
-    Of these, two count with this momentum.
+    Of these, one counts with this momentum.
     """
     shares = [of_keras([batch], model, start=0.0) for batch in batches]
     seen = [[np.float32(0.0), np.float32(1.0)]]  # as Keras begins them
     for at, (share, behind) in enumerate(zip(shares, late, strict=True)):
-        then, now = seen[at - min(behind, 2)], seen[at]
+        then, now = seen[at - min(behind, 1)], seen[at]
         seen.append(
             [
                 0.9 * new + one + 0.1 * (new - old)
@@ -263,9 +263,9 @@ class Own(keras.layers.Layer):
 """
 
 
-def of_one_late(average, before, mean):
-    """What an own average is next; of the versions it comes late one counts."""
-    return 0.8 * average + 0.2 * mean + 0.2 * (average - before)
+def next_average(average, mean):
+    """What an own average is next: with so short a memory it is not led."""
+    return 0.8 * average + 0.2 * mean
 
 
 def test_state_of_own_layers_is_put_together_as_its_steps_make_it(
@@ -274,13 +274,13 @@ def test_state_of_own_layers_is_put_together_as_its_steps_make_it(
     text = OWN_STATE + mlp.replace(DENSE, f"Own(), {DENSE}")
     group = ps_group(1)
     rigs = [rig(group, definition(text), worker=w) for w in range(4)]
-    average = before = 0.0
+    average = 0.0
     for number, (features, labels) in enumerate(batches_of(40)):
         rigs[number % 4].train([(features, labels)], task=number)
         # The PS takes pushes in the order in which they come: one after the other here.
         rigs[number % 4].trainer.flush()
         mean = float(features.mean())
-        average, before = of_one_late(average, before, mean), average
+        average = next_average(average, mean)
     got = {n.split("/")[-1]: a for n, a in rigs[0].trainer.values(LIVE).state.items()}
     assert got["average"] == pytest.approx(average, abs=1e-5)
     assert got["last"] == pytest.approx(mean, abs=1e-5)
@@ -316,12 +316,12 @@ def test_state_that_an_own_loss_moves_is_put_together_in_the_same_way(
     text = OF_THE_LOSS + net.replace("def loss(", "def unused(")
     group = ps_group(1)
     rigs = [rig(group, definition(text), worker=w) for w in range(4)]
-    average = before = 0.0
+    average = 0.0
     for number, (features, labels) in enumerate(batches_of(40)):
         rigs[number % 4].train([(features, labels)], task=number)
         rigs[number % 4].trainer.flush()
         mean = float(features.mean())
-        average, before = of_one_late(average, before, mean), average
+        average = next_average(average, mean)
     (got,) = rigs[0].trainer.values(LIVE).state.values()
     assert got == pytest.approx(average, abs=1e-5)
 

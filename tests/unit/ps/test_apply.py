@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from elasticdl.checkpoint import reshard, store
-from elasticdl.checkpoint.layout import Manifest
+from elasticdl.checkpoint.layout import AVERAGE, Manifest
 from elasticdl.ps.apply import (
     Gradient,
     ParameterShard,
@@ -64,6 +64,21 @@ def test_frozen_variables_never_move() -> None:
     moved = shard.values != before
     assert not moved[-6:].any()
     assert moved[:-6].all()
+
+
+def test_what_the_loss_does_not_reach_has_empty_slots_and_itself_as_average() -> None:
+    layout = place(VARIABLES, 1)
+    optimizer = make("AdamW", weight_decay=0.5, use_ema=True)
+    size = layout.size(0)
+    values = np.random.default_rng(0).standard_normal(size).astype(F)
+    shard = ParameterShard(layout, 0, values, optimizer.slots(size, values.copy()))
+    for step in range(3):
+        gradient = some_gradient(layout, 0, step)
+        apply_gradient(optimizer, shard, gradient, step=step, learning_rate=0.1)
+    slots = {name: slot[-6:] for name, slot in shard.slots.items()}
+    np.testing.assert_allclose(slots.pop(AVERAGE), shard.values[-6:], rtol=1e-6)
+    assert len(slots) == 2
+    assert not any(slot.any() for slot in slots.values())
 
 
 def test_a_row_wise_piece_without_rows_still_moves_where_keras_moves_it() -> None:

@@ -74,7 +74,7 @@ def lagging(keep, late, steps=3000):
 
 @pytest.mark.parametrize("keep", [0.99, 0.9])
 def test_late_shares_leave_an_average_no_further_behind_than_in_one_process(keep):
-    most = {0.99: 25, 0.9: 2}[keep]  # a quarter of its memory
+    most = {0.99: 10, 0.9: 1}[keep]  # a tenth of its memory
     assert lagging(keep, most) == pytest.approx(lagging(keep, 0), rel=0.02)
     # Over the bound each step more is a step more.
     over = lagging(keep, most + 6) - lagging(keep, most)
@@ -105,7 +105,7 @@ def test_late_shares_lead_neither_counts_nor_what_follows_the_last_batch():
 def test_a_state_of_many_megabytes_keeps_few_of_its_earlier_values():
     small = StateLayout((StateVariable("mean", (1000,), 0.99),))
     large = StateLayout((StateVariable("mean", (4 << 20,), 0.99),))
-    assert (small.past, large.past) == (25, 4)
+    assert (small.past, large.past) == (10, 4)
 
 
 def test_a_layout_is_the_same_out_of_its_text():
@@ -161,19 +161,21 @@ def test_earlier_values_are_kept_where_shares_are_led_alone(sgd, leads):
         push_id = PushId("worker-0", number + 1)
         updater.push(Push(push_id, number, gradient, state=one_more()))
     gc.collect()
-    assert [values() is not None for values in seen] == [leads, leads]
+    assert [values() is not None for values in seen] == [False, leads]  # one counts
 
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_late_push_moves_averages_by_what_its_own_step_changed(started, leads):
     ps, client = started(1, leads_state=leads)
     at = [0]
+    states = []
     for name in "ab":
         now = client.pull().versions
         ps.push(client, ps.gradients(1.0), name, now, state=one_more())
-    before = client.pull().state
+        states.append(client.pull().state)
+    earlier, before = states  # over one version, with this momentum
     ps.push(client, ps.gradients(1.0), "late", at, state=one_more())
-    lead = np.float32([0.1, 0.1, 0]) * (before - initial().values) * leads
+    lead = np.float32([0.1, 0.1, 0]) * (before - earlier) * leads
     np.testing.assert_allclose(
         client.pull().state, LAYOUT.moved(before, one_more()) + lead, rtol=1e-6
     )

@@ -31,6 +31,7 @@ from elasticdl.model.measures.metric_parts import (
     result_names,
 )
 from elasticdl.model.measures.targets import parted
+from elasticdl.model.state import plain
 from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.user_code import ModelCode
 
@@ -119,7 +120,7 @@ class MetricSet:
             "loss/sum": np.array([self._loss_sum, self._loss_count], np.float64)
         }
         for key, variable in self._variables():
-            value = np.asarray(variable.numpy())
+            value = plain(np.asarray(variable.numpy()))
             arrays[key] = value - self._initial.get(key, np.zeros_like(value))
         return arrays
 
@@ -152,7 +153,8 @@ class MetricSet:
                     inner.reset_state()
         self._loss_sum = self._loss_count = 0.0
         self._initial = {
-            key: np.asarray(variable.numpy()) for key, variable in self._variables()
+            key: plain(np.asarray(variable.numpy()))
+            for key, variable in self._variables()
         }
 
     def results(self) -> dict[str, float]:

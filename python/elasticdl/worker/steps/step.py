@@ -246,7 +246,7 @@ class Traced:
         self._fitting: tuple[Shape, ...] | None = None  # shapes that were of this form
 
     def trace(self, fixed: Sequence[Tensors], batch: Sequence[Tensors]) -> None:
-        self._fixed = len(fixed)
+        self._fixed, self._fitting = len(fixed), None
         if self._relax:
             try:
                 self._concrete = self._function.get_concrete_function(

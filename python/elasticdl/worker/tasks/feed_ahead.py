@@ -34,25 +34,25 @@ class _End:
     error: BaseException | None = None
 
 
-_Made = list[Batch] | Batch | _End
+_Bounded = queue.Queue[Batch | _End]
+_Made = queue.SimpleQueue[list[Batch] | _Bounded | _End]
 
 
 class _Feeding:
     """A task whose batches are being made."""
 
-    def __init__(self, lease_id: int, *, alone: bool) -> None:
+    def __init__(self, lease_id: int) -> None:
         self.lease_id = lease_id
-        # All batches of a task at once, or one by one: of one that is fed alone as
-        # there is room, those of several are few.
-        self.made: queue.Queue[_Made] | queue.SimpleQueue[_Made]
-        self.made = queue.Queue(_MOST_BATCHES) if alone else queue.SimpleQueue()
+        # All batches of a task, or the queue through which they come one by one. That
+        # one is made by the feed's thread: a step would wait for its locks.
+        self.made: _Made = queue.SimpleQueue()
         self.unwanted = False
 
-    def put(self, item: _Made) -> bool:
+    def put(self, into: _Bounded, item: Batch | _End) -> bool:
         """Hand something over, waiting for room; whether the task is still wanted."""
         while not self.unwanted:
             try:
-                self.made.put(item, timeout=_LOOK_SECONDS)
+                into.put(item, timeout=_LOOK_SECONDS)
             except queue.Full:
                 continue
             return True
@@ -115,30 +115,30 @@ class FeedAhead:
             # one before: the thread would wait for room in it for ever.
             self._current.unwanted = True
         feeding = self._current = feeding or self._start([loaded])[0]
+        source: _Made | _Bounded = feeding.made
         try:
-            while not isinstance(item := self._next(feeding), _End):
+            while not isinstance(item := self._next(source), _End):
                 if isinstance(item, list):
                     yield from item
-                else:
+                elif isinstance(item, Batch):
                     yield item
+                else:
+                    source = item
             self.bad = item.bad
             if item.error is not None:
                 raise item.error
         finally:
             feeding.unwanted = True
 
-    def _next(self, feeding: _Feeding) -> _Made:
+    def _next(self, source: _Made | _Bounded) -> list[Batch] | Batch | _Bounded | _End:
         try:
-            return feeding.made.get_nowait()
+            return source.get_nowait()
         except queue.Empty:
             with self._waits():
-                return feeding.made.get()
+                return source.get()
 
     def _start(self, tasks: Sequence[LoadedTask]) -> list[_Feeding]:
-        alone = len(tasks) == 1
-        group = [
-            (_Feeding(one.task.lease_id, alone=alone), one.records) for one in tasks
-        ]
+        group = [(_Feeding(one.task.lease_id), one.records) for one in tasks]
         self._wanted.put(group)
         return [feeding for feeding, _ in group]
 
@@ -152,22 +152,25 @@ class FeedAhead:
     def _feed_together(self, group: list[tuple[_Feeding, Sequence[bytes]]]) -> bool:
         """Feed tasks in one call; return whether that was possible."""
         try:
-            made = self._feeder.together([records for _, records in group])
+            found = self._feeder.together([records for _, records in group])
+            if found is None:
+                return False
+            made = list(found)
         except Exception:  # noqa: BLE001 - each alone raises it again, where it belongs
             return False
-        if made is None:
-            return False
         for (feeding, _), batches in zip(group, made, strict=True):
-            feeding.put(batches)
-            feeding.put(_End([]))
+            feeding.made.put(batches)
+            feeding.made.put(_End([]))
         return True
 
     def _feed(self, feeding: _Feeding, records: Sequence[bytes]) -> None:
+        into: _Bounded = queue.Queue(_MOST_BATCHES)
+        feeding.made.put(into)
         try:
             for batch in self._feeder.batches(records):
-                if not feeding.put(batch):
+                if not feeding.put(into, batch):
                     return
         except BaseException as error:  # noqa: BLE001 - raised again where it is trained
-            feeding.put(_End([], error))
+            feeding.put(into, _End([], error))
         else:
-            feeding.put(_End(self._feeder.bad))
+            feeding.put(into, _End(self._feeder.bad))
