@@ -37,11 +37,6 @@ from elasticdl.runner.local.table import CommandOf, JobPlace, role_command
 
 _MASTER = ReplicaKey(Role.MASTER, 0)
 _LOOK_SECONDS = 0.2  # A change of the master's state is seen at once.
-# Of the time since the master first answered, it is asked every so manieth part: of a
-# job of an hour nobody misses the news of two seconds, and each answer takes the two
-# processes milliseconds of a CPU that steps need.
-_PROBE_PART = 0.02
-_LONGEST_PROBE_SECONDS = 2.0
 _CLOSE_GRACE_SECONDS = 5.0  # As at the end of a job: workers have been told before.
 
 
@@ -363,8 +358,9 @@ class _Probe:
             self._first_time = now
         self.failures = 0
         self.last_time = now
-        pause = min(_PROBE_PART * (now - self._first_time), _LONGEST_PROBE_SECONDS)
-        self.next_time = now + max(pause, least_pause)
+        self.next_time = now + master_restarts.pause_after_answer(
+            age_seconds=now - self._first_time, least_seconds=least_pause
+        )
 
     def failed(self, next_time: float) -> None:
         self.failures += 1

@@ -23,6 +23,11 @@ FIRST_PAUSE_SECONDS = 0.2  # An accident needs no pause; later pauses grow.
 # A master answers in milliseconds; three unanswered calls of two seconds are no pause.
 SILENT_SECONDS = 6.0
 SILENT_CALLS = 3
+# Between two answers passes a part of the master's age: of a job of an hour nobody
+# misses the news of two seconds, and each answer takes the two processes milliseconds
+# of a CPU that steps need.
+_PAUSE_PART = 0.02
+_LONGEST_PAUSE_SECONDS = 2.0
 STARTING_SECONDS = 120.0  # imports on a cold disk, a long journal
 
 
@@ -114,6 +119,16 @@ def with_last_status(message: str, status: JobStatus) -> str:
     if status.message in message:
         return status.message  # without the log line around it
     return f"{status.message}\n{message}".rstrip()
+
+
+def pause_after_answer(*, age_seconds: float, least_seconds: float) -> float:
+    """Return the seconds until a master is asked again that answered.
+
+    Args:
+        age_seconds: Since its first answer.
+        least_seconds: The pause at first.
+    """
+    return max(least_seconds, min(_PAUSE_PART * age_seconds, _LONGEST_PAUSE_SECONDS))
 
 
 def is_silent(*, seconds: float, bound_seconds: float, failed_calls: int) -> bool:

@@ -16,6 +16,7 @@ from elasticdl.client.local.master_restarts import (
     Restart,
     after_end,
     is_silent,
+    pause_after_answer,
     with_last_status,
 )
 from elasticdl.errors import ExitCode
@@ -182,3 +183,13 @@ def test_a_crash_loop_ends_with_the_exceptions_last_line() -> None:
     decision = after_end([end(message=words)] * MOST_CRASHES, reported=None)
     assert isinstance(decision, Finish)
     assert decision.message.splitlines()[-1] == words
+
+
+@pytest.mark.parametrize(
+    ("age", "pause"), [(0.0, 0.5), (20.0, 0.5), (60.0, 1.2), (100.0, 2.0), (1e6, 2.0)]
+)
+def test_a_master_is_asked_less_often_the_longer_it_runs(
+    age: float, pause: float
+) -> None:
+    asked = pause_after_answer(age_seconds=age, least_seconds=0.5)
+    assert asked == pytest.approx(pause)
