@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from elasticdl.model.feed.unparsed import BadInput
 from elasticdl.model.feeding import Batch, Feeder
@@ -34,8 +35,8 @@ class _End:
     error: BaseException | None = None
 
 
-_Bounded = queue.Queue[Batch | _End]
-_Made = queue.SimpleQueue[list[Batch] | _Bounded | _End]
+_Bounded: TypeAlias = "queue.Queue[Batch | _End]"
+_Made: TypeAlias = "queue.SimpleQueue[list[Batch] | _Bounded | _End]"
 
 
 class _Feeding:
