@@ -72,16 +72,19 @@ def _ending(world: World) -> Iterator[str]:
 
 def _given_up(world: World, scenario: Scenario) -> Iterator[str]:
     """Nobody alive is killed, unless a fault had kept it from being heard."""
+    report = folder.read_report(world.job_dir)
+    relaunches = report.relaunches if report is not None else ()
+    given_up = [one for one in relaunches if one.reason in ("hung", "silent")]
+    # A master may be lost between that and the stop, which the next one makes up for.
+    known = {one.replica for one in given_up}
     if scenario.kinds.isdisjoint({"ghost_master", "power_cut", "full_disk"}):
         for time, name, reason in world.platform.stops:
-            if reason == "unknown to the master":
+            if reason == "unknown to the master" and name not in known:
                 yield f"a live replica was ended: {name}, {reason}, at {time:.1f} s"
-    report = folder.read_report(world.job_dir)
-    if report is None or world.excused:
+    if world.excused:
         return
-    for one in report.relaunches:
-        if one.reason in ("hung", "silent"):
-            yield f"a live replica was given up: {one.replica} {one.reason}"
+    for one in given_up:
+        yield f"a live replica was given up: {one.replica} {one.reason}"
 
 
 # -- parameters -----------------------------------------------------------------------

@@ -99,7 +99,9 @@ class Task:
     round: int = 0  # EVALUATION, SUMMARIZE, EXPORT of a round's model
     replay: bool = False  # was leased before: seconds count as replay
     move: bool = False  # EXPORT: the round's model lies aside, move it to its place
-    beside: int = 0  # EXPORT: the round whose model aside has to stay
+    # EXPORT of a round's model: that of this round stays aside. Of the final one: none
+    # stays up to this round; those that still lie there are of masters that were lost.
+    beside: int = 0
 
 
 @dataclass(frozen=True, slots=True)

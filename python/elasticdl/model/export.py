@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 SAVED_MODEL = "savedModel"
 KERAS = "keras"
+_ASIDE = ".kept-"
 _MARK = ".round"
 _WORK = ".export-"
 _ENDPOINT = "serve"  # as `model.export` names it; the first is `serving_default` too
@@ -192,13 +193,36 @@ def _loads_alone(model: keras.Model) -> bool:
     return not said
 
 
+def clear_left_aside(directory: Path, *, last: int) -> None:
+    """Remove the models that rounds up to the `last` one have left aside.
+
+    Each is of a round whose master was lost before its journal had it: nothing moves it
+    any more. One that somebody still writes is left to them.
+    """
+    for path in directory.glob(f"{_ASIDE}*-*"):
+        number = path.name.rpartition("-")[2]
+        if number.isdecimal() and int(number) <= last and not _is_written(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_written(folder: Path) -> bool:
+    """Whether somebody writes a model there now."""
+    try:
+        for work in folder.glob(f"{_WORK}*"):
+            with _locked(work):
+                pass
+    except OSError:
+        return True
+    return False
+
+
 class Aside:
     """The model of an evaluation round, in a folder beside the place it is for."""
 
     def __init__(self, directory: Path, target: str, number: int) -> None:
         """Take the export's folder, what the model is kept for, and the round."""
         self._directory = directory
-        self._stem = f".kept-{target}-"
+        self._stem = f"{_ASIDE}{target}-"
         self._number = number
         self.path = directory / f"{self._stem}{number}"
 

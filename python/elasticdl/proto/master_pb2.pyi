@@ -408,7 +408,7 @@ class Task(_message.Message):
     move: _builtins.bool
     """EXPORT: the round's model lies aside, move it to its place"""
     beside: _builtins.int
-    """EXPORT: the round whose model aside has to stay"""
+    """EXPORT: see job/tasks.py"""
     @_builtins.property
     def ticket(self) -> _ps_pb2.Ticket:
         """of the snapshot, sync mode"""

@@ -11,7 +11,12 @@ import pytest
 import tensorflow as tf
 from elasticdl.data.formats import example
 from elasticdl.errors import CheckpointError, UserCodeError
-from elasticdl.model.export import Aside, export_model
+from elasticdl.model.export import (
+    Aside,
+    _work_folder,
+    clear_left_aside,
+    export_model,
+)
 
 from tests.integration.model.conftest import CLASSIC, COMPILED
 
@@ -370,6 +375,20 @@ def test_models_of_earlier_rounds_are_removed_but_the_one_that_is_kept(tmp_path)
     aside(tmp_path, 9).clear(but=7)
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == [".kept-best-11", ".kept-best-7", ".kept-best-9"]
+
+
+def test_what_lost_masters_left_aside_is_removed_with_the_last_model(tmp_path):
+    for number in (5, 7, 11):
+        aside(tmp_path, number)
+    written = Aside(tmp_path, "restored", 6)
+    written.path.mkdir()
+    (tmp_path / "best").mkdir()
+    with _work_folder(written.path):
+        clear_left_aside(tmp_path, last=7)
+        left = sorted(path.name for path in tmp_path.iterdir())
+        assert left == [".kept-best-11", ".kept-restored-6", "best"]
+    clear_left_aside(tmp_path, last=11)
+    assert [path.name for path in tmp_path.iterdir()] == ["best"]
 
 
 def test_a_model_that_another_worker_wrote_elsewhere_is_missed(tmp_path):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tests.integration.worker.matrix import (
     AS_KERAS,
+    FORMS,
     ON_PS,
     STRATEGIES,
     Case,
@@ -91,19 +92,22 @@ def cells_of_tests() -> list[Cell]:
 def product() -> list[Cell]:
     """Return all cells, in rounds.
 
-    The first round has each feature with each optimizer once, the first three have
-    them in each strategy, all nine in each form too.
+    The first round has each feature with each optimizer in each strategy, in forms in
+    turn; all three rounds have them in each form too. Those of one module are
+    neighbours: Keras trains it once.
     """
     pairs = list(enumerate(itertools.product(AS_KERAS, (*USUAL, *CROSSED))))
-    made = []
-    for turn in range(9):
-        for number, (feature, optimizer) in pairs:
-            if turn >= 3 * len(feature.forms):
-                continue
-            form = feature.forms[(number + turn % 3 + turn // 3) % len(feature.forms)]
-            strategy = STRATEGIES[(number // 7 + turn) % 3]
-            made.append(Cell(cross(feature, optimizer), form, strategy))
-    return made
+    return [
+        Cell(
+            cross(feature, optimizer),
+            feature.forms[(number + turn) % len(feature.forms)],
+            strategy,
+        )
+        for turn in range(len(FORMS))
+        for number, (feature, optimizer) in pairs
+        if turn < len(feature.forms)
+        for strategy in STRATEGIES
+    ]
 
 
 if __name__ == "__main__":

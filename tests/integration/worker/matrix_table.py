@@ -33,7 +33,7 @@ def table() -> str:
 def _counts() -> str:
     tested = cells_of_tests()
     beside = len(tested) - len(AS_KERAS) * len(STRATEGIES)
-    rounds = len(AS_KERAS) * (len(USUAL) + len(CROSSED))
+    rounds = len(AS_KERAS) * (len(USUAL) + len(CROSSED)) * len(STRATEGIES)
     return (
         f"The product is these {len(AS_KERAS)} features, each in its forms, with each "
         f"of {len(USUAL) + len(CROSSED)} optimizers (the {len(USUAL)} of the table,\n"
@@ -42,8 +42,8 @@ def _counts() -> str:
         "feature\nin each strategy and in two of its forms, "
         f"and {beside} in which each optimizer meets one of the features.\n"
         "`make soak` runs the product, in rounds "
-        f"of {rounds:,}: the first has each feature with each optimizer, the first "
-        "three in each strategy, nine in each form too.\nA cell is refused where its "
+        f"of {rounds:,}: the first has each feature with each optimizer in each "
+        "strategy, all three in each form too.\nA cell is refused where its "
         "feature or its optimizer is."
     )
 

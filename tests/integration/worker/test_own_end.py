@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from elasticdl.job.spec.job import ExportSpec
 from elasticdl.job.tasks import ExportTarget, ModelVersion, Task, TaskType
+from elasticdl.model.export import Aside
 from elasticdl.worker.group_maker import ValuesInModel
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 from elasticdl.worker.uses.model_export import ModelExporter
@@ -74,8 +75,12 @@ def test_the_last_export_has_the_values_with_which_it_ends(
         type=TaskType.EXPORT,
         target=ExportTarget.FINAL,
         model=ModelVersion(),
+        beside=3,
     )
+    left = Aside(tmp_path, ExportTarget.BEST, 3).path
+    left.mkdir()
     exporter.export(task)
+    assert not left.exists()
     exported = keras.models.load_model(tmp_path / "model.keras", compile=False)
     assert_has(module, means)
     for mine, mean in zip(exported.trainable_variables, means, strict=True):

@@ -9,6 +9,8 @@ from elasticdl.checkpoint import shelf
 from elasticdl.errors import CheckpointError, ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.tasks import (
+    ExportTarget,
+    Task,
     TaskType,
 )
 from elasticdl.job.words import JobState
@@ -302,6 +304,31 @@ def test_early_stopping_ends_training_and_the_best_model_is_kept(rig) -> None:
     rig.run(
         story, data__validation="test.csv", training__epochs=100_000, export__dir="out"
     )
+
+
+def test_the_last_model_is_written_when_the_best_one_lies_in_its_place(rig) -> None:
+    """It removes what rounds of lost masters left aside: none is to be moved then."""
+    moved, last = [], []
+
+    async def before(task: Task) -> None:
+        if task.type == TaskType.EXPORT and task.target == ExportTarget.FINAL:
+            last.append((task.beside, list(moved)))
+        elif task.move:
+            await asyncio.sleep(0.05)
+            moved.append(task.round)
+
+    async def story(rig) -> None:
+        rig.world.before = before
+        rig.world.results = lambda n: {"accuracy": float(n)}
+        checkpoint = {"class": "ModelCheckpoint", "monitor": "val_accuracy"}
+        rig.world.ready = {"callbacks_json": json.dumps([checkpoint])}
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        ((newest, before_it),) = last
+        assert before_it[-1] == newest
+
+    rig.run(story, data__validation="test.csv", export__dir="out")
 
 
 @pytest.mark.parametrize("interval", ["every_steps", "every_seconds"])

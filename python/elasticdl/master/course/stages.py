@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from elasticdl.data.reader import Shard
@@ -221,10 +222,10 @@ class Stages:
             return
         if job.trains and not self._checkpointed(now=now):
             return
-        if self._wants_export and not self._export_done():
-            return
         rounds = self._parts.rounds
         if rounds.current is not None or rounds.kept.moving:
+            return
+        if self._wants_export and not self._export_done():
             return
         # Whoever leaves from now on is not replaced, however fast it is.
         job.finish()
@@ -310,8 +311,10 @@ class Stages:
         if self._exporting != here:
             self._exporting = here
             self._parts.side.drop(TaskType.EXPORT, target=FINAL)
+            rounds = self._parts.rounds
             live = Task(type=TaskType.EXPORT, target=FINAL)
-            self._parts.side.add(self._parts.rounds.kept.to_restore() or live)
+            final = rounds.kept.to_restore() or live
+            self._parts.side.add(replace(final, beside=rounds.newest))
             self._parts.signals.work()
         return False
 

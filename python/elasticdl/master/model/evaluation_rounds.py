@@ -130,6 +130,11 @@ class Rounds:
         """Number of results, including those no longer kept."""
         return self._forgotten + len(self._past)
 
+    @property
+    def newest(self) -> int:
+        """The number of the round opened last; those of earlier masters are lower."""
+        return self._number
+
     def say_since(self, time: float) -> None:
         """Report what earlier masters measured after `time` (Unix seconds)."""
         for result in self.results:

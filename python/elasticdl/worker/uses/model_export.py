@@ -21,7 +21,7 @@ from elasticdl.job.tasks import (
     TaskReport,
 )
 from elasticdl.model.definition import ModelDefinition
-from elasticdl.model.export import Aside, export_model
+from elasticdl.model.export import Aside, clear_left_aside, export_model
 from elasticdl.model.optimizers import ends_with_other_values
 from elasticdl.worker.trainer import ModelSource
 from elasticdl.worker.uses.finite import Expect, any_values
@@ -67,6 +67,8 @@ class ModelExporter:
             others = ends_with_other_values(self._definition.optimizer)
             model = ModelVersion(AVERAGE) if others else task.model
             version, paths = self._write(model, directory)
+        if task.target == ExportTarget.FINAL:
+            clear_left_aside(directory, last=task.beside)
         log.info("Exported %s", ", ".join(str(path) for path in paths))
         return TaskReport(
             task_id=task.task_id,
