@@ -85,7 +85,7 @@ def stepping(metrics: WorkerMetrics, ps: StandIn) -> Iterator[Callable[[], float
         task_id=1, epoch=0, records_done=0, num_records=BATCH, last=False
     )
     shows = Shows(
-        WorkerProgress(time.monotonic),
+        WorkerProgress(time.monotonic, counted=metrics.count_steps),
         GoodputLedger(time.monotonic),
         metrics,
         log_loss_steps=100,

@@ -6,8 +6,7 @@ nothing of where figures come from.
 
 from __future__ import annotations
 
-import threading
-from collections import deque
+from collections.abc import Sequence
 
 from elasticdl.metrics.catalogue import Catalogue
 from elasticdl.metrics.goodput import CAUSES
@@ -16,51 +15,26 @@ STEP_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 TASKS = ("training", "evaluation", "prediction")
 
 
-# Steps that are noted before they are counted without being asked for.
-_MOST_NOTED = 512
-
-
 class WorkerMetrics(Catalogue):
-    """The worker's metrics.
-
-    Steps are noted one by one and counted together, at the latest when somebody asks
-    (`count_steps`): a step of a small model ends with cold caches, and to count it then
-    takes six times as long as in a row with others.
-    """
+    """The worker's metrics."""
 
     def __init__(self) -> None:
         """Create the metrics in a new registry."""
         super().__init__()
-        # (records, seconds, loss, version)
-        self._noted: deque[tuple[int, float, float, int]] = deque()
-        self._counting = threading.Lock()
         self._training()
         self._times()
         self.goodput.set_by(dict.fromkeys(CAUSES, 0.0))
         for task in TASKS:
             self.records.labels(task)
 
-    def note_step(
-        self, records: int, seconds: float, loss: float, version: int
-    ) -> None:
-        """Note a training step; one thread does."""
-        self._noted.append((records, seconds, loss, version))
-        if len(self._noted) >= _MOST_NOTED:
-            self.count_steps()
-
-    def count_steps(self) -> None:
-        """Count the steps noted so far. Thread-safe."""
-        with self._counting:
-            records, steps = 0, 0
-            while self._noted:
-                more, seconds, loss, version = self._noted.popleft()
-                records, steps = records + more, steps + 1
-                self.step_seconds.observe(seconds)
-            if steps:
-                self.records.labels(task="training").inc(records)
-                self.steps.inc(steps)
-                self.loss.set(loss)
-                self.version.set(version)
+    def count_steps(self, steps: Sequence[tuple[float, int, float, int]]) -> None:
+        """Count training steps, at least one: (seconds, records, loss, version)."""
+        for seconds, *_ in steps:
+            self.step_seconds.observe(seconds)
+        self.records.labels(task="training").inc(sum(step[1] for step in steps))
+        self.steps.inc(len(steps))
+        self.loss.set(steps[-1][2])
+        self.version.set(steps[-1][3])
 
     def _training(self) -> None:
         self.steps = self.counter(

@@ -103,10 +103,12 @@ class WorkerLife:
         self.goodput = GoodputLedger(time.monotonic, age_seconds=age)
         clock = keep_reading(RunningClock())
         held = HeldCall()
-        self.progress = WorkerProgress(clock, reached=held.reached)
+        self.metrics = WorkerMetrics()
+        self.progress = WorkerProgress(
+            clock, reached=held.reached, counted=self.metrics.count_steps
+        )
         self._warnings = ModelWarnings()
         logging.getLogger("elasticdl").addHandler(self._warnings)
-        self.metrics = WorkerMetrics()
         if context.in_pod:
             self.metrics.memory_limit.set(container_limit_bytes())
         self.replica = ReplicaId(
@@ -245,7 +247,7 @@ class WorkerLife:
             set_log_level(reply.log_level)
 
     def _refresh(self) -> None:
-        self.metrics.count_steps()
+        self.progress.count()
         self.metrics.memory.set(self._process.memory_info().rss)
         self.metrics.goodput.set_by(self.goodput.seconds())
         if self._group is not None:

@@ -12,6 +12,7 @@ knows it, and it has as long as a worker has to start.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from elasticdl.job.heartbeats import SnapshotDone, WorkerReport
@@ -24,6 +25,8 @@ _NEWEST = 0.1
 _MOST_KINDS = 1024
 # Batches that are noted before they are counted without being asked for.
 _MOST_NOTED = 512
+# A training step: (seconds, records, loss, version of the model).
+Step = tuple[float, int, float, int]
 # Bytes that count as a sign of life of what reads or writes; less are logs and metrics.
 _MOVED_BYTES = 1 << 20
 
@@ -36,15 +39,19 @@ class WorkerProgress:
         clock: Callable[[], float],
         *,
         reached: Callable[[int], None] = lambda _: None,
+        counted: Callable[[Sequence[Step]], None] = lambda _: None,
     ) -> None:
         """Begin in phase `start`.
 
         `clock` gives seconds that only grow. `reached` is told the model's version
-        after each step, by the thread that made it.
+        after each step, by the thread that made it; `counted` several steps at once,
+        in their order, by whichever thread counts them.
         """
         self._clock = clock
         self._reached = reached
+        self._counted = counted
         self._lock = threading.Lock()
+        self._counting = threading.Lock()  # what `count` fills
         self._phase = WorkerPhase.START
         self._since = clock()
         self._step = 0
@@ -55,10 +62,11 @@ class WorkerProgress:
         self._reading = 0
         self._kind: Hashable | None = None  # of the batch under way
         self._began = 0.0
-        # Batches since somebody last asked: (kind, seconds; those of a training step).
-        # The end of a batch is the beginning of the next one, and there with cold
-        # caches: what only those who ask want to know waits for them.
-        self._noted: list[tuple[Hashable, float, float | None]] = []
+        # Batches since somebody last asked: kind, seconds, and the training step that
+        # it was. The end of a batch is the beginning of the next one, and there with
+        # cold caches, where it takes six times as long to count it as in a row with
+        # others: what only those who ask want to know waits for them.
+        self._noted: deque[tuple[Hashable, float, Step | None]] = deque()
         # By kind: the mean, and of how many; the first one is left out, where it can.
         self._usual: dict[Hashable, tuple[float, int]] = {}
         self._moved_bytes = 0
@@ -114,8 +122,9 @@ class WorkerProgress:
     def ended(self) -> None:
         """Note the end of a batch that is not a training step."""
         with self._lock:
-            self._end(step=False)
-            self._batches += 1
+            self._since = now = self._clock()
+            self._noted.append((self._kind, now - self._began, None))
+            self._kind = None
 
     def given_up(self) -> None:
         """Note that the batch in progress was abandoned."""
@@ -124,47 +133,54 @@ class WorkerProgress:
             self._since = self._clock()
 
     def stepped(
-        self, *, version: int, loss: float, seconds: float | None = None
-    ) -> float:
-        """Count a training step; return its seconds: those since it began.
+        self,
+        *,
+        version: int,
+        loss: float,
+        records: int = 0,
+        seconds: float | None = None,
+    ) -> int:
+        """Note a training step; return how many this process has made.
 
-        Or those given, where it is more than the batch that `begins`.
+        It took the seconds since it `begins`, or those given where it is more than that
+        batch.
         """
         with self._lock:
-            seconds = self._end(step=True, seconds=seconds)
-            self._step += 1
-            self._batches += 1
-            self._version = version
-            self._loss = loss
-        self._reached(version)
-        return seconds
-
-    def _end(self, *, step: bool, seconds: float | None = None) -> float:
-        """Note the end of a batch, and of a step of so many seconds if it is one."""
-        self._since = now = self._clock()
-        since = now - self._began
-        if seconds is None:
-            seconds = since
-        self._noted.append((self._kind, since, seconds if step else None))
-        self._kind = None
+            self._since = now = self._clock()
+            since = now - self._began
+            step = since if seconds is None else seconds, records, loss, version
+            self._noted.append((self._kind, since, step))
+            self._kind = None
+            self._step = made = self._step + 1
         if len(self._noted) >= _MOST_NOTED:
-            self._count()
-        return seconds
+            self.count()
+        self._reached(version)
+        return made
 
-    def _count(self) -> None:
-        for kind, seconds, step_seconds in self._noted:
-            if step_seconds is not None:
-                old = self._step_seconds or step_seconds
-                self._step_seconds = old + _NEWEST * (step_seconds - old)
-            if kind is None:
-                continue
-            mean, count = self._usual.get(kind, (0.0, 0))
-            # The first is a bound for the second, no more: it may have been traced.
-            mean = seconds if count < 2 else mean + _NEWEST * (seconds - mean)
-            if kind not in self._usual and len(self._usual) >= _MOST_KINDS:
-                self._usual.clear()
-            self._usual[kind] = mean, count + 1
-        self._noted.clear()
+    def count(self) -> None:
+        """Count the batches noted so far, and tell of their steps."""
+        with self._counting:
+            steps = []
+            while self._noted:
+                kind, seconds, step = self._noted.popleft()
+                self._batches += 1
+                if step is not None:
+                    steps.append(step)
+                    mean = self._step_seconds or step[0]
+                    self._step_seconds = mean + _NEWEST * (step[0] - mean)
+                if kind is not None:
+                    self._count_kind(kind, seconds)
+            if steps:
+                _, _, self._loss, self._version = steps[-1]
+                self._counted(steps)
+
+    def _count_kind(self, kind: Hashable, seconds: float) -> None:
+        mean, count = self._usual.get(kind, (0.0, 0))
+        # The first is a bound for the second, no more: it may have been traced.
+        mean = seconds if count < 2 else mean + _NEWEST * (seconds - mean)
+        if kind not in self._usual and len(self._usual) >= _MOST_KINDS:
+            self._usual.clear()
+        self._usual[kind] = mean, count + 1
 
     def report(
         self,
@@ -177,8 +193,8 @@ class WorkerProgress:
         ps_versions: Sequence[int] = (),
     ) -> WorkerReport:
         """Return the worker's part of a heartbeat."""
-        with self._lock:
-            self._count()
+        self.count()
+        with self._counting, self._lock:
             return WorkerReport(
                 phase=str(self._phase),
                 step=self._step,

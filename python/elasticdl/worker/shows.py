@@ -50,10 +50,8 @@ class Shows:
             self.progress.ended()
             log.warning("Loss %s: the batch was skipped", done.loss)
             return
-        seconds = self.progress.stepped(
-            version=done.version, loss=done.loss, seconds=seconds
+        step = self.progress.stepped(
+            version=done.version, loss=done.loss, records=records, seconds=seconds
         )
-        step = self.progress.steps
-        self.metrics.note_step(records, seconds, done.loss, done.version)
         if step % self._log_loss_steps == 0 or step == 1:
             log.info("Loss %.4f at step %d (version %d)", done.loss, step, done.version)

@@ -167,14 +167,14 @@ class Training:
 
     def _steps(self, run: _Run, batches: Iterator[Batch]) -> bool:
         """Train the batches of a task; return whether all of them were tried."""
-        batch = next(batches, None)
+        task, batch = run.task, next(batches, None)
         while batch is not None:
             if self._leaving.is_set():
                 return False
-            if self._orders.is_lost(run.task.lease_id):
-                log.info("lease of task %d was lost", run.task.task_id)
+            if self._orders.is_lost(task.lease_id):
+                log.info("lease of task %d was lost", task.task_id)
                 self._runs.remove(run)
-                self._stream.forget(run.task.lease_id)
+                self._stream.forget(task.lease_id)
                 return False
             following = next(batches, None)
             if self._ahead.idle:

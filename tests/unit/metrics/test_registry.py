@@ -7,6 +7,7 @@ from elasticdl.job.spec.job import JobType, Strategy
 from elasticdl.job.words import ExitReason, JobState, end_cause_of
 from elasticdl.metrics.catalogue import Catalogue
 from elasticdl.metrics.registry import ROLES, MasterMetrics, WorkerMetrics
+from elasticdl.worker.progress import WorkerProgress
 from prometheus_client.exposition import generate_latest
 
 ALL = sorted(ROLES.items())
@@ -107,10 +108,11 @@ def test_what_is_not_known_is_absent_and_not_zero():
 
 def test_steps_that_were_noted_are_counted_when_somebody_asks():
     metrics = WorkerMetrics()
+    progress = WorkerProgress(lambda: 0.0, counted=metrics.count_steps)
     for step in range(1, 601):  # more than are noted without being counted
-        metrics.note_step(32, 0.02, 1.0 / step, step + 7)
-    metrics.count_steps()
-    metrics.count_steps()
+        progress.stepped(version=step + 7, loss=1.0 / step, records=32, seconds=0.02)
+    progress.count()
+    progress.count()
     text = generate_latest(metrics.registry).decode()
     for line in (
         "elasticdl_worker_steps_total 600.0",

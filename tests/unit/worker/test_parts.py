@@ -49,7 +49,7 @@ def test_phase_seconds_start_anew_with_each_step():
     now[0] = 13.0
     message = progress.report(seconds={}, memory_bytes=1, lease_ids=[5], snapshots=[])
     assert (message.phase, message.phase_seconds) == ("train", 3.0)
-    assert progress.stepped(version=4, loss=0.5, seconds=0.2) == 0.2
+    assert progress.stepped(version=4, loss=0.5, seconds=0.2) == 1
     assert progress.steps == 1
     message = progress.report(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
     assert (message.step, message.model_version, message.phase_seconds) == (1, 4, 0.0)

@@ -30,10 +30,14 @@ class Ahead:
         self._seconds: float | None = None
         self._since: float | None = None
         self._call_seconds = 0.0
+        # Number of tasks to hold ready beside the trained one, and how many are left
+        # when the next ones are asked for: looked up for each task, and by each report.
+        self.most_ready, self._left = 1, 0
 
     def calls_every(self, seconds: float) -> None:
         """Note the interval at which the master can serve this worker."""
         self._call_seconds = seconds
+        self._decide()
 
     def took(self, *, waited_seconds: float, now: float) -> None:
         """Note the start of a task, after so many seconds without one.
@@ -44,25 +48,20 @@ class Ahead:
             seconds = now - self._since - waited_seconds
             mean = seconds if self._seconds is None else self._seconds
             self._seconds = mean + (seconds - mean) / _MEAN_OVER
+            self._decide()
         self._since = now
 
-    @property
-    def most_ready(self) -> int:
-        """Number of tasks to hold ready beside the trained one; at least 1."""
+    def _decide(self) -> None:
         if not self._far or self._seconds is None:
-            return 1
-        fit = self._fit(max(_READY_SECONDS, self._call_seconds))
-        return max(1, min(_MOST_READY, round(fit)))
-
-    def _fit(self, seconds: float) -> float:
-        """Return how many tasks are trained in this time."""
-        return seconds / max(self._seconds or 0.0, 1e-6)
+            return
+        tasks_a_second = 1.0 / max(self._seconds, 1e-6)
+        most = round(tasks_a_second * max(_READY_SECONDS, self._call_seconds))
+        self.most_ready = max(1, min(_MOST_READY, most))
+        self._left = min(self.most_ready // 2, int(_LEAD_SECONDS * tasks_a_second))
 
     def wanted(self, ready: int) -> int:
         """Return how many tasks to lease now: 0 until those ready are nearly used."""
-        most = self.most_ready
-        left = min(most // 2, int(self._fit(_LEAD_SECONDS)))
-        return most - ready if ready <= left else 0
+        return self.most_ready - ready if ready <= self._left else 0
 
     def report_due(self, *, oldest: float, now: float) -> float:
         """Return the seconds for which reports may still wait; 0 or less is now."""
