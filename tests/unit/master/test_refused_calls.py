@@ -346,6 +346,36 @@ def test_a_full_disk_under_the_journal_is_waited_for(rig) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
+def test_nobody_is_silent_whose_heartbeats_wait_for_the_journals_disk(rig) -> None:
+    """They are answered when the journal has a rewind that was decided."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            parts = master.job.parts
+            await rig.until(lambda: parts.checkpoints.newest is not None)
+            await rig.until(lambda: leases_known(rig) == 2)
+            kept = fill_disk(master)
+            parts.holder.go_back("a test", now=master.job.clock())
+            await rig.until(lambda: parts.ledger.trouble)
+            await asyncio.sleep(2.5)
+            os.dup2(kept, parts.ledger._journal._fd)
+            os.close(kept)
+            await rig.until(lambda: bool(rig.world.rewinds))
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert [one.reason for one in report.relaunches] == []
+
+    rig.run(
+        story,
+        journal_wait=30.0,
+        worker__heartbeat_seconds=0.1,
+        worker__dead_seconds=1.0,
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
 def test_a_disk_that_stays_full_fails_the_job_and_acknowledges_nothing(rig) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()

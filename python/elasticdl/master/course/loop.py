@@ -173,10 +173,16 @@ class MasterLoop:
         busy = job.clock() - now
         asked = self._launching.decided(now=now)
         try:
+            began = job.clock()
             await self._commit()
             if asked or now - self._held_at >= _HOLD_SECONDS:
                 await self._parts.ledger.hold()
                 self._held_at = now
+            waited = job.clock() - began
+            if waited > _LATE_SECONDS:
+                # Who asked for something that the journal has to have first heard
+                # nothing meanwhile, and made no further call.
+                self._excuse(waited)
             await self._launching.act(asked)
             await self._parts.ledger.compact_if_needed()
         except JournalError as error:
@@ -213,14 +219,19 @@ class MasterLoop:
                 now = self._job.clock()
                 late = self._attention.heard(now=now, stopped=self._job.stopped())
                 if late > 0.0:
-                    self._parts.table.excuse(late, now=now)
-                    if late >= self._job.spec.worker.dead_seconds:
-                        # As after a time in which there was no master.
-                        self._lost_leases.take_over(now=now)
+                    self._excuse(late)
                     self._parts.signals.wake()
                 if late > _LATE_SECONDS:
                     log.warning("the master was late with its answers by %.1f s", late)
             await asyncio.sleep(PAUSE_SECONDS)
+
+    def _excuse(self, late: float) -> None:
+        """Count seconds in which this master did not answer as nobody's silence."""
+        now = self._job.clock()
+        self._parts.table.excuse(late, now=now)
+        if late >= self._job.spec.worker.dead_seconds:
+            # As after a time in which there was no master.
+            self._lost_leases.take_over(now=now)
 
     def _tick(self, now: float) -> None:
         """Do what is due by time or after a heartbeat."""
