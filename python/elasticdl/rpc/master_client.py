@@ -158,11 +158,21 @@ class MasterClient:
         """Close the connection; calls in flight fail with RpcError."""
         self._channel.close()
 
+    def _is_there(self) -> bool:
+        """Whether the master answers at all: other calls wait for its journal."""
+        try:
+            self._stub.Echo(master_pb2.EchoRequest(), timeout=CALL_SECONDS)
+        except grpc.RpcError:
+            return False
+        self._answered = self._clock()
+        return True
+
     def _call(self, name: str, call: Callable[[], Reply]) -> Reply:
         try:
             reply = call()
         except grpc.RpcError as error:
-            if self._clock() - self._answered >= self._most_silence:
+            silence = self._clock() - self._answered
+            if silence >= self._most_silence and not self._is_there():
                 raise FencedError(
                     f"no master answered for {self._most_silence:.0f} s: the job is "
                     "given up, and replicas of no job must not hold CPUs"

@@ -1,5 +1,6 @@
 """Calls to a master, over real gRPC on loopback."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -36,6 +37,10 @@ class Master(master_pb2_grpc.MasterServicer):
     def __init__(self) -> None:
         self.seen: list[ReplicaId] = []
         self.answer: ElasticDLError | None = None
+        self.journal = threading.Event()  # set when it can be written again
+
+    def Echo(self, request, context):
+        return master_pb2.EchoReply()
 
     def _note(self, request) -> None:
         self.seen.append(replica_from_wire(request.replica))
@@ -54,6 +59,8 @@ class Master(master_pb2_grpc.MasterServicer):
 
     def WorkerSync(self, request, context):
         self._note(request)
+        if request.hold_seconds < 0:
+            self.journal.wait()
         return master_pb2.WorkerSyncReply(revision=1)
 
     def PsSync(self, request, context):
@@ -72,7 +79,7 @@ class Master(master_pb2_grpc.MasterServicer):
 @pytest.fixture
 def master():
     servicer = Master()
-    server = grpc.server(ThreadPoolExecutor(2))
+    server = grpc.server(ThreadPoolExecutor(8))
     master_pb2_grpc.add_MasterServicer_to_server(servicer, server)
     port = bind(server, "127.0.0.1", 0)
     server.start()
@@ -176,6 +183,26 @@ def test_each_answer_of_the_master_counts_as_a_sign_of_life(master):
         now[0] += 590.0
         assert patient.status() == "{}"
     patient.close()
+
+
+def test_a_master_whose_answers_wait_for_its_journal_is_not_left(master):
+    """Storage may be away for half an hour; heartbeats of a rewind wait for it."""
+    servicer, client = master
+    now = [0.0]
+    waiting = MasterClient(
+        client._address,
+        REPLICA,
+        token=TOKEN,
+        most_silence_seconds=600.0,
+        clock=lambda: now[0],
+    )
+    for _ in range(3):
+        now[0] += 600.0
+        with pytest.raises(RpcError, match="deadline_exceeded") as caught:
+            waiting.worker_sync(WorkerHeartbeat(hold_seconds=-4.9))
+        assert type(caught.value) is RpcError
+    waiting.close()
+    servicer.journal.set()
 
 
 def test_a_port_in_use_is_a_clear_error():

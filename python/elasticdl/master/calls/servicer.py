@@ -245,7 +245,11 @@ class MasterServicer:
     async def Echo(  # noqa: N802 - the name is the RPC's
         self, _request: tuple[()], _: ServicerContext
     ) -> None:
-        """Return at once: the master calls itself to measure its own delay."""
+        """Return at once.
+
+        The master calls itself to measure its own delay; a replica asks whether there
+        is a master, whose other answers wait for the journal.
+        """
 
     @_answering
     async def Status(  # noqa: N802 - the name is the RPC's

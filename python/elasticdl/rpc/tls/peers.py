@@ -39,7 +39,7 @@ _ALLOWED: dict[str, frozenset[Role]] = {
     "/elasticdl.Master/Lease": _WORKERS,
     "/elasticdl.Master/WorkerSync": _WORKERS,
     "/elasticdl.Master/PsSync": frozenset({Role.PS}),
-    "/elasticdl.Master/Echo": frozenset({Role.MASTER}),
+    "/elasticdl.Master/Echo": _REPLICAS | {Role.MASTER},
     # Of launchers on one machine, where calls are not encrypted.
     "/elasticdl.Master/Status": frozenset({Role.MASTER}),
     "/elasticdl.Master/Stop": frozenset({Role.MASTER}),

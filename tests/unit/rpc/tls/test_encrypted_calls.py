@@ -156,7 +156,6 @@ def test_a_replica_of_a_job_with_the_same_authority_is_refused_too(master, tmp_p
     ("role", "method"),
     [
         (Role.WORKER, "PsSync"),
-        (Role.WORKER, "Echo"),
         (Role.WORKER, "Stop"),
         (Role.WORKER, "Status"),
         (Role.PS, "Lease"),
