@@ -298,7 +298,7 @@ def _exports(world: World, scenario: Scenario) -> Iterator[str]:
         return
     if best is None:
         yield "the job succeeded and kept no model as the best one"
-    if left := [path.name for path in where.glob(".kept-best-*")]:
+    if left := [path.name for path in where.glob("**/.kept-*")]:
         yield f"models were left aside: {left}"
     if scenario.evaluation.restores:
         final = report.restored

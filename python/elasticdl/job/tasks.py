@@ -102,6 +102,9 @@ class Task:
     # EXPORT of a round's model: that of this round stays aside. Of the final one: none
     # stays up to this round; those that still lie there are of masters that were lost.
     beside: int = 0
+    # EXPORT: when the job's journal began, in ms since 1970. A job that is begun anew
+    # under the same name has a later one, and other rounds of the same numbers.
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)

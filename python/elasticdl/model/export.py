@@ -26,6 +26,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -193,44 +194,47 @@ def _loads_alone(model: keras.Model) -> bool:
     return not said
 
 
-def clear_left_aside(directory: Path, *, last: int) -> None:
-    """Remove the models that rounds up to the `last` one have left aside.
+@dataclass(frozen=True)
+class RoundOf:
+    """An evaluation round of a job, with what tells it from all others."""
 
-    Each is of a round whose master was lost before its journal had it: nothing moves it
-    any more. One that somebody still writes is left to them.
-    """
-    for path in directory.glob(f"{_ASIDE}*-*"):
-        number = path.name.rpartition("-")[2]
-        if number.isdecimal() and int(number) <= last and not _is_written(path):
-            shutil.rmtree(path, ignore_errors=True)
+    job: str
+    life: int  # when the job's journal began, in ms since 1970
+    number: int  # they grow within a life
 
+    @staticmethod
+    def of_mark(text: str) -> RoundOf:
+        """Return the round of a place's mark. Raises ValueError if it is none."""
+        job, life, number = text.split(" ")
+        return RoundOf(job, int(life), int(number))
 
-def _is_written(folder: Path) -> bool:
-    """Whether somebody writes a model there now."""
-    try:
-        for work in folder.glob(f"{_WORK}*"):
-            with _locked(work):
-                pass
-    except OSError:
-        return True
-    return False
+    @property
+    def mark(self) -> str:
+        """What a place says that has this round's model."""
+        return f"{self.job} {self.life} {self.number}"
 
 
 class Aside:
-    """The model of an evaluation round, in a folder beside the place it is for."""
+    """The model of an evaluation round, in a folder beside the place it is for.
 
-    def __init__(self, directory: Path, target: str, number: int) -> None:
+    Folders of other jobs in the same directory are left alone.
+    """
+
+    def __init__(self, directory: Path, target: str, model: RoundOf) -> None:
         """Take the export's folder, what the model is kept for, and the round."""
         self._directory = directory
-        self._stem = f"{_ASIDE}{target}-"
-        self._number = number
-        self.path = directory / f"{self._stem}{number}"
+        self._target = target
+        self._model = model
+        stem = f"{_ASIDE}{target}-"
+        self.path = directory / f"{stem}{model.job}-{model.life}-{model.number}"
+        self._unnamed = directory / f"{stem}{model.number}"  # by an earlier version
 
     def clear(self, *, but: int = 0) -> None:
-        """Remove the models of earlier rounds, but that of `but`."""
-        for path in self._directory.glob(f"{self._stem}*"):
-            number = path.name.removeprefix(self._stem)
-            if number.isdecimal() and int(number) < self._number and int(number) != but:
+        """Remove the models of the job's earlier rounds, but that of `but`."""
+        mine = self._model
+        for path, life, number in _aside_of(self._directory, mine.job, self._target):
+            earlier = (life, number) < (mine.life, mine.number)
+            if earlier and (life, number) != (mine.life, but):
                 shutil.rmtree(path, ignore_errors=True)
 
     def move_to(self, place: Path, formats: Sequence[str]) -> list[Path]:
@@ -244,26 +248,71 @@ class Aside:
         mark = place / _MARK
         try:
             place.mkdir(parents=True, exist_ok=True)
+            if self._unnamed.is_dir() and not self.path.is_dir():
+                self._unnamed.rename(self.path)
             if self.path.is_dir():
                 for name in FILE_OF.values():
                     if (self.path / name).exists():
                         _move(self.path / name, place / name, self.path)
                 written = self.path / _MARK
-                written.write_text(str(self._number))
+                written.write_text(self._model.mark)
                 written.replace(mark)
                 shutil.rmtree(self.path, ignore_errors=True)
-            elif not mark.exists() or int(mark.read_text()) < self._number:
+            elif not self._is_in(mark):
                 raise FileNotFoundError(errno.ENOENT, "the model is not there")
-        except (OSError, ValueError) as error:
-            told = getattr(error, "strerror", None) or error
+        except OSError as error:
             raise CheckpointError(
-                f"the model in {self.path} cannot be moved to {place}: {told}; "
+                f"the model in {self.path} cannot be moved to {place}: "
+                f"{error.strerror or error}; "
                 "export.dir has to be one folder for all workers, which they can write"
             ) from error
         self.clear()
         # In others, a model of before may lie there.
         there = (place / FILE_OF[name] for name in formats)
         return [path for path in there if path.exists()]
+
+    def _is_in(self, mark: Path) -> bool:
+        """Whether a place has this model, or that of a later round of this life."""
+        mine = self._model
+        try:
+            found = RoundOf.of_mark(mark.read_text())
+        except (OSError, ValueError):
+            return False
+        same = (found.job, found.life) == (mine.job, mine.life)
+        return same and found.number >= mine.number
+
+
+def clear_left_aside(directory: Path, last: RoundOf) -> None:
+    """Remove the models that a job's rounds up to the `last` one have left aside.
+
+    Each is of a round whose master was lost before its journal had it, or of a life of
+    the job that it left: nothing moves it any more. One that somebody still writes is
+    left to them.
+    """
+    for path, life, number in _aside_of(directory, last.job, "*"):
+        if (life, number) <= (last.life, last.number) and not _is_written(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _aside_of(
+    directory: Path, job: str, target: str
+) -> Iterator[tuple[Path, int, int]]:
+    """Yield each model that a job has aside, its life and round."""
+    names = re.compile(rf"{re.escape(_ASIDE)}[a-z]+-{re.escape(job)}-(\d+)-(\d+)")
+    for path in directory.glob(f"{_ASIDE}{target}-*"):
+        if found := names.fullmatch(path.name):
+            yield path, int(found[1]), int(found[2])
+
+
+def _is_written(folder: Path) -> bool:
+    """Whether somebody writes a model there now."""
+    try:
+        for work in folder.glob(f"{_WORK}*"):
+            with _locked(work):
+                pass
+    except OSError:
+        return True
+    return False
 
 
 def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> None:

@@ -381,6 +381,7 @@ class Task(_message.Message):
     REPLAY_FIELD_NUMBER: _builtins.int
     MOVE_FIELD_NUMBER: _builtins.int
     BESIDE_FIELD_NUMBER: _builtins.int
+    LIFE_FIELD_NUMBER: _builtins.int
     task_id: _builtins.int
     lease_id: _builtins.int
     """unique in the job, never used twice"""
@@ -409,6 +410,8 @@ class Task(_message.Message):
     """EXPORT: the round's model lies aside, move it to its place"""
     beside: _builtins.int
     """EXPORT: see job/tasks.py"""
+    life: _builtins.int
+    """EXPORT: when the job's journal began, ms since 1970"""
     @_builtins.property
     def ticket(self) -> _ps_pb2.Ticket:
         """of the snapshot, sync mode"""
@@ -432,10 +435,11 @@ class Task(_message.Message):
         replay: _builtins.bool = ...,
         move: _builtins.bool = ...,
         beside: _builtins.int = ...,
+        life: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beside", b"beside", "end", b"end", "epoch", b"epoch", "lease_id", b"lease_id", "move", b"move", "replay", b"replay", "round", b"round", "seed", b"seed", "snapshot", b"snapshot", "source", b"source", "start", b"start", "state", b"state", "target", b"target", "task_id", b"task_id", "ticket", b"ticket", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beside", b"beside", "end", b"end", "epoch", b"epoch", "lease_id", b"lease_id", "life", b"life", "move", b"move", "replay", b"replay", "round", b"round", "seed", b"seed", "snapshot", b"snapshot", "source", b"source", "start", b"start", "state", b"state", "target", b"target", "task_id", b"task_id", "ticket", b"ticket", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

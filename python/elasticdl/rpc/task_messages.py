@@ -103,6 +103,7 @@ def task_to_wire(task: Task) -> master_pb2.Task:
         replay=task.replay,
         move=task.move,
         beside=task.beside,
+        life=task.life,
     )
 
 
@@ -130,6 +131,7 @@ def task_from_wire(message: master_pb2.Task) -> Task:
         replay=message.replay,
         move=message.move,
         beside=message.beside,
+        life=message.life,
     )
 
 

@@ -313,6 +313,7 @@ class Assembly:
             exporter = ModelExporter(
                 definition,
                 spec.export,
+                job=spec.name,
                 trainer=trainer,
                 borrowed=borrowed,
                 expect=self._expected(),

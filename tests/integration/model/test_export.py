@@ -13,6 +13,7 @@ from elasticdl.data.formats import example
 from elasticdl.errors import CheckpointError, UserCodeError
 from elasticdl.model.export import (
     Aside,
+    RoundOf,
     _work_folder,
     clear_left_aside,
     export_model,
@@ -325,9 +326,13 @@ def test_a_folder_that_cannot_be_made_is_named(built, tmp_path):
         export_model(built(CLASSIC).model, tmp_path / "file" / "out", BOTH)
 
 
-def aside(folder, number, *, names=("saved_model", "model.keras")):
+def of(number, *, job="digits", life=100):
+    return RoundOf(job, life, number)
+
+
+def aside(folder, number, *, names=("saved_model", "model.keras"), **of_whom):
     """A model of a round: its files say which."""
-    made = Aside(folder, "best", number)
+    made = Aside(folder, "best", of(number, **of_whom))
     for name in names:
         made.path.mkdir(parents=True, exist_ok=True)
         file = made.path / name
@@ -355,7 +360,7 @@ def test_the_model_of_a_round_is_moved_to_its_place_however_often_that_is_tried(
         assert nine.move_to(best, BOTH) == [best / "saved_model", best / "model.keras"]
         assert read(best) == ("9", "9")
     # One that is late moves nothing over it.
-    Aside(tmp_path, "best", 7).move_to(best, BOTH)
+    Aside(tmp_path, "best", of(7)).move_to(best, BOTH)
     assert read(best) == ("9", "9")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best"]
 
@@ -369,31 +374,57 @@ def test_a_move_that_was_interrupted_between_two_forms_is_finished(tmp_path):
     assert read(best) == ("9", "9")
 
 
+def left_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
 def test_models_of_earlier_rounds_are_removed_but_the_one_that_is_kept(tmp_path):
     for number in (5, 7, 11):
         aside(tmp_path, number)
     aside(tmp_path, 9).clear(but=7)
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == [".kept-best-11", ".kept-best-7", ".kept-best-9"]
+    assert left_in(tmp_path) == [f".kept-best-digits-100-{n}" for n in (11, 7, 9)]
 
 
 def test_what_lost_masters_left_aside_is_removed_with_the_last_model(tmp_path):
     for number in (5, 7, 11):
         aside(tmp_path, number)
-    written = Aside(tmp_path, "restored", 6)
+    aside(tmp_path, 2_000_004, life=99)  # of the job before it was begun anew
+    written = Aside(tmp_path, "restored", of(6))
     written.path.mkdir()
     (tmp_path / "best").mkdir()
     with _work_folder(written.path):
-        clear_left_aside(tmp_path, last=7)
-        left = sorted(path.name for path in tmp_path.iterdir())
-        assert left == [".kept-best-11", ".kept-restored-6", "best"]
-    clear_left_aside(tmp_path, last=11)
-    assert [path.name for path in tmp_path.iterdir()] == ["best"]
+        clear_left_aside(tmp_path, of(7))
+        left = [".kept-best-digits-100-11", ".kept-restored-digits-100-6", "best"]
+        assert left_in(tmp_path) == left
+    clear_left_aside(tmp_path, of(11))
+    assert left_in(tmp_path) == ["best"]
+
+
+def test_models_of_other_jobs_and_of_a_later_life_are_left_alone(tmp_path):
+    """Another job writes in that folder, or a worker has outlived its job."""
+    for job, life in (("digits", 101), ("digits-5", 100), ("other", 1)):
+        aside(tmp_path, 3, job=job, life=life)
+    before = left_in(tmp_path)
+    clear_left_aside(tmp_path, of(9))
+    aside(tmp_path, 9).move_to(tmp_path, BOTH)
+    assert [name for name in left_in(tmp_path) if name.startswith(".kept")] == before
+    # Nor does what they have in its place pass for one's own.
+    for whose in ({"job": "other"}, {"life": 101}):
+        with pytest.raises(CheckpointError, match="the model is not there"):
+            Aside(tmp_path, "restored", of(3, **whose)).move_to(tmp_path, BOTH)
+
+
+def test_a_model_that_an_earlier_version_wrote_aside_is_moved(tmp_path):
+    nine = aside(tmp_path, 9)
+    nine.path.rename(tmp_path / ".kept-best-9")
+    nine.move_to(tmp_path / "best", BOTH)
+    assert read(tmp_path / "best") == ("9", "9")
+    assert left_in(tmp_path) == ["best"]
 
 
 def test_a_model_that_another_worker_wrote_elsewhere_is_missed(tmp_path):
     with pytest.raises(CheckpointError, match="one folder for all workers"):
-        Aside(tmp_path, "best", 9).move_to(tmp_path / "best", BOTH)
+        Aside(tmp_path, "best", of(9)).move_to(tmp_path / "best", BOTH)
 
 
 def test_a_model_of_before_in_another_form_is_not_told_as_this_one(tmp_path):

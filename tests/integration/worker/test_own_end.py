@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from elasticdl.job.spec.job import ExportSpec
 from elasticdl.job.tasks import ExportTarget, ModelVersion, Task, TaskType
-from elasticdl.model.export import Aside
+from elasticdl.model.export import Aside, RoundOf
 from elasticdl.worker.group_maker import ValuesInModel
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 from elasticdl.worker.uses.model_export import ModelExporter
@@ -66,6 +66,7 @@ def test_the_last_export_has_the_values_with_which_it_ends(
     exporter = ModelExporter(
         module,
         ExportSpec(dir=str(tmp_path), formats=["keras"]),
+        job="digits",
         trainer=source,
         borrowed=ModelValues(module.model, source),
     )
@@ -76,8 +77,9 @@ def test_the_last_export_has_the_values_with_which_it_ends(
         target=ExportTarget.FINAL,
         model=ModelVersion(),
         beside=3,
+        life=1000,
     )
-    left = Aside(tmp_path, ExportTarget.BEST, 3).path
+    left = Aside(tmp_path, ExportTarget.BEST, RoundOf("digits", 1000, 3)).path
     left.mkdir()
     exporter.export(task)
     assert not left.exists()

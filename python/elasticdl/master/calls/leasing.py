@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TypeVar
 
 from elasticdl.data.reader import Shard
@@ -119,6 +120,8 @@ class Leasing:
             types=self._types(member, beside=beside),
             deadline=now + seconds,
         )
+        if task is not None and task.type is TaskType.EXPORT:
+            return replace(task, life=round(1000 * self._parts.ledger.started))
         if task is not None or not member.ready or not (may_train and job.may_train):
             return task
         ledger, admission = self._parts.ledger, self._parts.holder.admission

@@ -21,7 +21,7 @@ from elasticdl.job.tasks import (
     TaskReport,
 )
 from elasticdl.model.definition import ModelDefinition
-from elasticdl.model.export import Aside, clear_left_aside, export_model
+from elasticdl.model.export import Aside, RoundOf, clear_left_aside, export_model
 from elasticdl.model.optimizers import ends_with_other_values
 from elasticdl.worker.trainer import ModelSource
 from elasticdl.worker.uses.finite import Expect, any_values
@@ -38,16 +38,18 @@ class ModelExporter:
         definition: ModelDefinition,
         spec: ExportSpec,
         *,
+        job: str,
         trainer: ModelSource,
         borrowed: ModelValues,
         expect: Expect = any_values,
     ) -> None:
-        """Take a module with a built model, and where to write.
+        """Take a module with a built model, where to write, and the job's name.
 
         `expect` refuses values that are not to be written.
         """
         self._definition = definition
         self._spec = spec
+        self._job = job
         self._trainer = trainer
         self._borrowed = borrowed
         self._expect = expect
@@ -58,9 +60,9 @@ class ModelExporter:
         version = 0
         if task.move:
             place = _place(directory, task.target)
-            paths = _aside(directory, task).move_to(place, self._spec.formats)
+            paths = self._aside(task).move_to(place, self._spec.formats)
         elif task.round:
-            aside = _aside(directory, task)
+            aside = self._aside(task)
             aside.clear(but=task.beside)
             version, paths = self._write(task.model, aside.path)
         else:
@@ -68,7 +70,7 @@ class ModelExporter:
             model = ModelVersion(AVERAGE) if others else task.model
             version, paths = self._write(model, directory)
         if task.target == ExportTarget.FINAL:
-            clear_left_aside(directory, last=task.beside)
+            clear_left_aside(directory, RoundOf(self._job, task.life, task.beside))
         log.info("Exported %s", ", ".join(str(path) for path in paths))
         return TaskReport(
             task_id=task.task_id,
@@ -77,6 +79,13 @@ class ModelExporter:
             model_version=version,
             results_json=json.dumps({"paths": [str(path) for path in paths]}),
         )
+
+    def _aside(self, task: Task) -> Aside:
+        # What is restored at the end was kept for that.
+        final = task.target == ExportTarget.FINAL
+        target = ExportTarget.RESTORED if final else ExportTarget(task.target)
+        model = RoundOf(self._job, task.life, task.round)
+        return Aside(Path(self._spec.dir), target, model)
 
     def _write(self, model: ModelVersion, directory: Path) -> tuple[int, list[Path]]:
         """Write a version's values; return which it was, and the paths."""
@@ -90,13 +99,6 @@ class ModelExporter:
                 input_signature=self._definition.input_signature,
             )
         return values.version, paths
-
-
-def _aside(directory: Path, task: Task) -> Aside:
-    # What is restored at the end was kept for that.
-    final = task.target == ExportTarget.FINAL
-    target = ExportTarget.RESTORED if final else ExportTarget(task.target)
-    return Aside(directory, target, task.round)
 
 
 def _place(directory: Path, target: str) -> Path:
