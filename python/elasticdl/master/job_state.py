@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 # Who was refused by storage asks again sooner than that, unless it is back.
 STORAGE_QUIET_SECONDS = 30.0
+# Who stops a job waits in front of it: so long for a disk, then it resumes from older.
+STOP_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -311,5 +313,6 @@ class Job:
             log.error("the job fails: %s", message)
         elif state is JobState.STOPPED:
             log.info("the job stops: %s", message)
+            self.parts.ledger.hurry(STOP_SECONDS)
         self.parts.signals.bump()
         self.parts.signals.work()

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import psutil
 
@@ -47,6 +47,8 @@ from elasticdl.worker.model_warnings import ModelWarnings
 from elasticdl.worker.progress import WorkerProgress
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # A worker that ends waits so long for its last warnings to arrive.
 _WARNING_SECONDS = 1.0
@@ -152,7 +154,7 @@ class WorkerLife:
 
         `unloadable`: the checkpoint that it was told to load and cannot, and why.
         """
-        reply = retry(
+        reply = self._answered(
             lambda: self.master.register(
                 Registration(
                     metrics_port=self.monitor.port,
@@ -160,8 +162,7 @@ class WorkerLife:
                     unloadable=unloadable,
                     unloadable_reason=reason,
                 )
-            ),
-            stop=self.leaving,
+            )
         )
         self.heartbeat.learn_view(reply.ps)
         self._registered.set()
@@ -169,7 +170,16 @@ class WorkerLife:
 
     def tell_model_ready(self, request: ModelInfo) -> None:
         """Report the model to the master. Raises FencedError; RpcError when leaving."""
-        retry(lambda: self.master.model_ready(request), stop=self.leaving)
+        self._answered(lambda: self.master.model_ready(request))
+
+    def _answered(self, call: Callable[[], T]) -> T:
+        """Return what the master answers; who waits for that does not hang."""
+
+        def touched() -> T:
+            self.progress.touch()
+            return call()
+
+        return retry(touched, stop=self.leaving)
 
     def answer_for(self, held: Callable[[], list[int]]) -> None:
         """Name these leases in heartbeats from now on."""

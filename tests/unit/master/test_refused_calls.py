@@ -1,8 +1,6 @@
 """Calls to a master that go wrong, and a disk that takes no journal."""
 
 import asyncio
-import os
-from pathlib import Path
 
 import pytest
 from elasticdl.errors import ExitCode, FencedError
@@ -26,7 +24,6 @@ from elasticdl.job.tasks import (
 from elasticdl.job.words import ExitReason, JobState
 from elasticdl.master.calls import leasing
 from elasticdl.master.tasks.audit import audit
-from elasticdl.master.telling import status
 from elasticdl.runner.base import ReplicaKey
 
 from tests.unit.master.looks import (
@@ -306,93 +303,6 @@ def test_evaluation_by_time_is_due_without_any_other_event(rig) -> None:
     )
 
 
-# -- the journal's disk -------------------------------------------------------------
-
-
-def fill_disk(master) -> int:
-    """Let the journal meet a full disk; return a descriptor of the real file."""
-    journal = master.job.parts.ledger._journal
-    kept = os.dup(journal._fd)
-    full = os.open("/dev/full", os.O_RDWR)
-    os.dup2(full, journal._fd)
-    os.close(full)
-    return kept
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
-def test_a_full_disk_under_the_journal_is_waited_for(rig) -> None:
-    async def story(rig) -> None:
-        rig.world.go.clear()
-        async with rig.serving() as master:
-            await rig.until(lambda: leases_known(rig) == 2)
-            kept = fill_disk(master)
-            rig.world.go.set()
-            ledger = master.job.parts.ledger
-            await rig.until(lambda: ledger.trouble)
-            said = status.build(master.job, now=master.job.clock()).message
-            done = ledger.queue.done_tasks
-            os.dup2(kept, ledger._journal._fd)
-            os.close(kept)
-            report = await rig.ended()
-        assert done < 8
-        assert "cannot write the journal" in said
-        assert "goes on by itself once there is room" in said
-        assert "fails after 30 s" in said
-        assert not ledger.trouble
-        assert report.status is JobState.SUCCEEDED
-        assert audit(rig.job_dir.journal_dir).ok
-
-    rig.run(story, journal_wait=30.0)
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
-def test_nobody_is_silent_whose_heartbeats_wait_for_the_journals_disk(rig) -> None:
-    """They are answered when the journal has a rewind that was decided."""
-
-    async def story(rig) -> None:
-        rig.world.go.clear()
-        async with rig.serving() as master:
-            parts = master.job.parts
-            await rig.until(lambda: parts.checkpoints.newest is not None)
-            await rig.until(lambda: leases_known(rig) == 2)
-            kept = fill_disk(master)
-            parts.holder.go_back("a test", now=master.job.clock())
-            await rig.until(lambda: parts.ledger.trouble)
-            await asyncio.sleep(2.5)
-            os.dup2(kept, parts.ledger._journal._fd)
-            os.close(kept)
-            await rig.until(lambda: bool(rig.world.rewinds))
-            rig.world.go.set()
-            report = await rig.ended()
-        assert report.status is JobState.SUCCEEDED
-        assert [one.reason for one in report.relaunches] == []
-
-    rig.run(
-        story,
-        journal_wait=30.0,
-        worker__heartbeat_seconds=0.1,
-        worker__dead_seconds=1.0,
-    )
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
-def test_a_disk_that_stays_full_fails_the_job_and_acknowledges_nothing(rig) -> None:
-    async def story(rig) -> None:
-        rig.world.go.clear()
-        async with rig.serving() as master:
-            await rig.until(lambda: leases_known(rig) == 2)
-            kept = fill_disk(master)
-            rig.world.go.set()
-            report = await rig.ended()
-            os.close(kept)
-        assert report.status is JobState.FAILED
-        assert "cannot write the journal" in report.message
-        assert rig.running.result().exit_code is ExitCode.STORAGE
-        assert not rig.world.late
-
-    rig.run(story, journal_wait=0.3)
-
-
 def test_a_master_restarted_while_it_finishes_finishes(rig) -> None:
     async def story(rig) -> None:
         export_may_end = asyncio.Event()
@@ -413,28 +323,3 @@ def test_a_master_restarted_while_it_finishes_finishes(rig) -> None:
         assert len(report.evaluations) == 1
 
     rig.run(story, data__validation="test.csv", export__dir="out")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
-def test_what_the_journal_waits_for_is_shown_and_told_while_it_waits(rig) -> None:
-    """In a cluster nobody can ask the master: the published status is all there is."""
-
-    async def story(rig) -> None:
-        rig.world.go.clear()
-        async with rig.serving() as master:
-            await rig.until(lambda: leases_known(rig) == 2)
-            kept = fill_disk(master)
-            rig.world.go.set()
-            ledger = master.job.parts.ledger
-            await rig.until(lambda: ledger.trouble)
-            told = rig.publisher
-            await rig.until(lambda: "cannot write the journal" in told.shown)
-            assert ledger.trouble
-            os.dup2(kept, ledger._journal._fd)
-            os.close(kept)
-            await rig.ended()
-        history = rig.job_dir.history_file.read_text()
-        assert history.count('"kind":"attention"') == 1
-        assert any(one.reason == "Attention" for one in told.notices)
-
-    rig.run(story, journal_wait=30.0)

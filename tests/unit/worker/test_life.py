@@ -3,7 +3,9 @@
 import threading
 
 import pytest
+from elasticdl.errors import RpcError
 from elasticdl.job.context import RoleContext
+from elasticdl.job.heartbeats import ModelInfo
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import LeaseRequest
@@ -26,6 +28,12 @@ class Master(master_pb2_grpc.MasterServicer):
 
     def WorkerSync(self, request, context):
         return master_pb2.WorkerSyncReply()
+
+    def Register(self, request, context):
+        return master_pb2.RegisterReply()
+
+    def ModelReady(self, request, context):
+        return master_pb2.ModelReadyReply()
 
     def Lease(self, request, context):
         self.leases.append(request)
@@ -51,6 +59,33 @@ def master():
     server.start()
     yield made
     server.stop(0).wait()
+
+
+def test_a_worker_that_waits_to_register_does_not_hang(master, tmp_path, monkeypatch):
+    """A master may wait for its journal's disk for half an hour, or be away."""
+    context = RoleContext(JobDir(tmp_path), Role.WORKER, 0, 1, master.address, TOKEN)
+    life = WorkerLife(context, SPEC, threading.Event())
+    since = []
+
+    def failing(call):
+        since.append(life.progress._since)
+        if len(since) < 4:
+            raise RpcError("deadline exceeded")
+        return call()
+
+    for name in ("register", "model_ready"):
+        call = getattr(life.master, name)
+        monkeypatch.setattr(
+            life.master, name, lambda given, call=call: failing(lambda: call(given))
+        )
+    try:
+        life.register()
+        since.clear()
+        life.tell_model_ready(ModelInfo())
+    finally:
+        life.close()
+    assert since == sorted(set(since))  # each try is a sign of life
+    assert len(since) == 4
 
 
 def test_a_report_tells_at_which_versions_the_ps_have_what_is_reported(

@@ -251,13 +251,13 @@ class EarlyMaster:
         return reply
 
 
-def early(master, errands):
+def early(master, errands, *, clock=lambda: 0.0):
     return EarlyTasks(
         master.lease,
         ReplicaId(),
         errands,
         leaving=threading.Event(),
-        progress=WorkerProgress(lambda: 0.0),
+        progress=WorkerProgress(clock),
     )
 
 
@@ -281,6 +281,25 @@ def test_data_is_prepared_and_reported_before_the_model_is_built():
     assert [r.outcome for r in reports] == [TaskOutcome.DONE, TaskOutcome.DONE]
     assert reports[1].shards[0].source == "mine"
     assert reports[1].shards[0].end == 7
+
+
+def test_who_waits_for_the_masters_answer_does_not_hang():
+    """It may wait for its journal's disk for half an hour."""
+    now = [0.0]
+
+    def lease(request):
+        told.append(message(one._progress).phase_seconds)
+        now[0] += 15.0
+        return master.lease(request)
+
+    def message(progress):
+        return progress.report(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
+
+    told, master = [], EarlyMaster(*[RpcError("away")] * 4, LeaseReply())
+    one = early(master, None, clock=lambda: now[0])
+    one._lease = lease
+    assert one.run(0.0)
+    assert told == [0.0] * 5
 
 
 def test_data_that_cannot_be_prepared_fails_the_job():

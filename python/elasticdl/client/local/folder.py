@@ -10,6 +10,8 @@ import contextlib
 import json
 import os
 import shutil
+import tempfile
+import threading
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -27,6 +29,7 @@ DEFAULT_JOBS_DIR = "~/.elasticdl/jobs"
 # psutil derives start times from the boot time, which moves a little with the clock.
 _START_TOLERANCE_SECONDS = 3.0
 _LEAST_ROOM_BYTES = 64 * 1024  # the journal needs a block or two
+_TRIAL_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,11 @@ def write_run(job_dir: JobDir, run: RunFile) -> None:
     write_whole(job_dir.run_file, text, durable=False, mode=0o600)
 
 
-def awaited_storage(job_dir: JobDir) -> str:
+def awaited_storage(job_dir: JobDir, *, tries: bool = True) -> str:
     """Return what of its storage a master waits for that does not begin; "" if nothing.
 
     It cannot say so itself: it answers no call before its journal has its first word.
+    `tries`: write a file there, which takes a while; no figure tells of a quota.
     """
     place = job_dir.journal_dir
     try:
@@ -84,10 +88,35 @@ def awaited_storage(job_dir: JobDir) -> str:
             return ""
         why = f"{error.strerror} ({place}); the job goes on once its storage answers"
     else:
-        if free >= _LEAST_ROOM_BYTES:
+        if free < _LEAST_ROOM_BYTES:
+            why = f"no space left on device ({place}); free some, and the job goes on"
+        elif tries and (problem := _refusal(place)):
+            why = f"{problem} ({place}); the job goes on once it can be written"
+        else:
             return ""
-        why = f"no space left on device ({place}); free some, and the job goes on"
     return f"its master waits for its journal's disk: {why}"
+
+
+def _refusal(place: Path) -> str:
+    """Return why a folder takes no file; "" if it does."""
+    said: list[str] = []
+
+    def write() -> None:
+        try:
+            with tempfile.TemporaryFile(dir=place) as file:
+                file.write(bytes(_LEAST_ROOM_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            said.append(error.strerror or str(error))
+        else:
+            said.append("")
+
+    # A daemon: a file server that hangs is not waited for.
+    thread = threading.Thread(target=write, name="trial", daemon=True)
+    thread.start()
+    thread.join(_TRIAL_SECONDS)
+    return said[0] if said else f"no answer in {_TRIAL_SECONDS:.0f} s"
 
 
 def inspect(job_dir: JobDir) -> Condition:

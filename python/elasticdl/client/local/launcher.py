@@ -37,6 +37,7 @@ from elasticdl.runner.local.table import CommandOf, JobPlace, role_command
 
 _MASTER = ReplicaKey(Role.MASTER, 0)
 _LOOK_SECONDS = 0.2  # A change of the master's state is seen at once.
+_TRIAL_AFTER_SECONDS = 5.0  # of silence; see folder.awaited_storage
 _CLOSE_GRACE_SECONDS = 5.0  # As at the end of a job: workers have been told before.
 
 
@@ -325,7 +326,12 @@ class Launcher:
 
     def _look_at_storage(self, probe: _Probe) -> None:
         """Give a master that was started the time that it may wait for its journal."""
-        if probe.answered or not (why := folder.awaited_storage(self.job_dir)):
+        silent_seconds = time.monotonic() - probe.last_time
+        # To write there takes a while, and most masters answer within a second.
+        tries = silent_seconds > _TRIAL_AFTER_SECONDS and not probe.storage_seconds
+        if probe.answered or not (
+            why := folder.awaited_storage(self.job_dir, tries=tries)
+        ):
             return
         if not probe.storage_seconds:
             self._notices.append(why)

@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -64,8 +66,20 @@ class Leasing:
         self._answered: OrderedDict[int, bool] = OrderedDict()
         # When each lease was given, by this master; of one before it is not known.
         self._given: OrderedDict[int, float] = OrderedDict()
+        # Leases of answers that wait for the journal: nobody can name them yet.
+        self._unanswered: set[int] = set()
 
     # -- out ----------------------------------------------------------------------
+
+    @contextmanager
+    def answering(self, tasks: Iterable[Task]) -> Iterator[None]:
+        """Wait for no worker to name these leases while their answer is not sent."""
+        leases = {task.lease_id for task in tasks}
+        self._unanswered |= leases
+        try:
+            yield
+        finally:
+            self._unanswered -= leases
 
     def held_by(
         self, member: Member, request: LeaseRequest, *, now: float
@@ -361,7 +375,7 @@ class Leasing:
             # from its last plans makes all others forget how far it is.
             lost = [i for i in lost if i not in parts.ledger.queue.leased]
         lost += parts.side.renew(index, side, deadline=now + seconds)
-        held = self._leases_of(member)
+        held = [i for i in self._leases_of(member) if i not in self._unanswered]
         member.know_leases(held, named, now=now)
         for lease_id, since in list(member.unnamed.items()):
             # Where tasks are handed over the next lease call brings it.

@@ -162,7 +162,8 @@ class MasterServicer:
         if tasks or unwritten or finished:
             # One write for what was reported and what is leased. Who is told that the
             # job is over leaves: the report that made it so has to be on disk before.
-            await self._parts.ledger.commit()
+            with self._leasing.answering(tasks):
+                await self._parts.ledger.commit()
         return LeaseReply(
             tasks=tuple(tasks),
             results=tuple(results),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Any
 
 from elasticdl.errors import (
     DataError,
@@ -174,18 +175,23 @@ class MasterLoop:
         asked = self._launching.decided(now=now)
         try:
             began = job.clock()
-            await self._commit()
+            await self._while_told(self._parts.ledger.commit())
             if asked or now - self._held_at >= _HOLD_SECONDS:
-                await self._parts.ledger.hold()
+                await self._while_told(self._parts.ledger.hold())
                 self._held_at = now
             waited = job.clock() - began
+            await self._launching.act(asked)
+            if self._parts.ledger.wants_compaction():
+                began = job.clock()
+                await self._while_told(self._parts.ledger.compact())
+                waited += job.clock() - began
             if waited > _LATE_SECONDS:
                 # Who asked for something that the journal has to have first heard
                 # nothing meanwhile, and made no further call.
                 self._excuse(waited)
-            await self._launching.act(asked)
-            await self._parts.ledger.compact_if_needed()
         except JournalError as error:
+            if job.ending is not None:  # a stop, which waits for no disk for long
+                job.end_with(f"{job.ending.message}; {error}")
             job.end(JobState.FAILED, str(error), error.exit_code)
         if not self._over:
             # With 1,000 workers a look at all of them takes milliseconds, and each
@@ -194,19 +200,19 @@ class MasterLoop:
             sleep = self._sleep_seconds(job.clock())
             await self._parts.signals.wait_for_loop(sleep)
 
-    async def _commit(self) -> None:
-        """Return when the journal has everything so far.
+    async def _while_told(self, write: Coroutine[Any, Any, object]) -> None:
+        """Return when the journal has written.
 
         The job is published meanwhile: a disk that refuses is waited for, and where
         nobody can ask the master nobody else says so.
         """
-        commit = asyncio.ensure_future(self._parts.ledger.commit())
+        task = asyncio.ensure_future(write)
         try:
-            while not (await asyncio.wait([commit], timeout=_LONGEST_SLEEP_SECONDS))[0]:
+            while not (await asyncio.wait([task], timeout=_LONGEST_SLEEP_SECONDS))[0]:
                 self._publishing.update(now=self._job.clock())
-            commit.result()
+            task.result()
         finally:
-            commit.cancel()
+            task.cancel()
 
     async def _hear(self, call_itself: Callable[[], Awaitable[object]]) -> None:
         """Call the master itself for ever; its own delay is nobody's silence."""
@@ -226,9 +232,11 @@ class MasterLoop:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _excuse(self, late: float) -> None:
-        """Count seconds in which this master did not answer as nobody's silence."""
+        """Leave out of all limits seconds in which this master did not answer."""
         now = self._job.clock()
         self._parts.table.excuse(late, now=now)
+        self._parts.holder.excuse(late)
+        self._watchdog.excuse(late, now=now)
         if late >= self._job.spec.worker.dead_seconds:
             # As after a time in which there was no master.
             self._lost_leases.take_over(now=now)

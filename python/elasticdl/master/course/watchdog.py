@@ -93,6 +93,11 @@ class Watchdog:
         self._watch = WatchedProgress(_moved(job), job.clock())
         self._looked = 0.0
 
+    def excuse(self, seconds: float, *, now: float) -> None:
+        """Leave out seconds in which the master did not answer, so nothing moved."""
+        since = min(now, self._watch.since + seconds)
+        self._watch = replace(self._watch, since=since)
+
     def ask(self, *, now: float) -> tuple[Verdict, str]:
         """Return what to do, and in words what the job waits for."""
         moved = _moved(self._job)

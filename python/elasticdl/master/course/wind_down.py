@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from elasticdl.errors import JournalError, PlatformError
 from elasticdl.job.words import ExitReason, JobState, ReplicaState
+from elasticdl.master import job_state
 from elasticdl.master.job_state import Job, JobEnding
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Stop
@@ -30,8 +31,6 @@ _KILLED_SECONDS = 5.0
 # Workers whose reports cannot be journaled would wait in vain for their answers.
 _UNHEARD_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
-# Who stops a job waits in front of it: so long for a disk, then it resumes from older.
-_STOP_SECONDS = 60.0
 # Members of a group know of a dead connection in 5 s, and say so in 2 s.
 _REGROUP_SECONDS = 15.0
 
@@ -119,7 +118,7 @@ class WindDown:
         it. A second signal ends all of this at once.
         """
         job, checkpoints = self._job, self._parts.checkpoints
-        patience = min(job.spec.master.journal_wait_seconds, _STOP_SECONDS)
+        patience = min(job.spec.master.journal_wait_seconds, job_state.STOP_SECONDS)
         refused_since: float | None = None
         asked, before = False, checkpoints.newest
         while await self._has_model():

@@ -303,11 +303,14 @@ class MemberTable:
         return [m for m, at in bounds if at is not None and at <= now]
 
     def excuse(self, seconds: float, *, now: float) -> None:
-        """Exclude these seconds from every member's silence.
+        """Exclude these seconds from every member's silence, and from its last ones.
 
         After a time in which any other process would count as dead all begin anew:
         their calls have failed, and they have to find the master again.
         """
+        for member in self._draining.values():
+            if member.stop_at:
+                member.kill_at(member.stop_at + seconds)
         if seconds >= self.spec.worker.dead_seconds:
             seconds = math.inf
         for member in self.members.values():

@@ -302,6 +302,10 @@ class ModelHolder(abc.ABC):
         """Do what is due by time."""
         del now
 
+    def excuse(self, seconds: float) -> None:
+        """Leave out of its limits seconds in which the master did not answer."""
+        del seconds
+
     def waits_for_values(self) -> float:
         """Return how long values may still be in transit; 0 if none are."""
         return 0.0

@@ -237,6 +237,11 @@ class PsGroup(ModelHolder):
         for index, version in enumerate(versions if rewind == self.rewind else ()):
             self._versions[index] = max(self._versions.get(index, 0), version)
 
+    def excuse(self, seconds: float) -> None:
+        """Leave out seconds in which nobody could hear that values are wanted."""
+        for index in self._asked_at:
+            self._asked_at[index] += seconds
+
     def tick(self, *, now: float) -> None:
         """Rewind if a PS waits for values that no worker has or hands over."""
         waiting = [m for m in self._table.ps() if m is not None and self._wants(m)]

@@ -289,10 +289,17 @@ class Ledger:
         """Return if no other master has taken over. Raises as `commit`."""
         await self._journal.hold()
 
-    async def compact_if_needed(self, limit: int = journals.SEGMENT_BYTES) -> None:
-        """Write a snapshot and begin a new segment when this one exceeds `limit`."""
-        if self._journal.wants_snapshot(limit):
-            await self._journal.compact(self._state)
+    def wants_compaction(self, limit: int = journals.SEGMENT_BYTES) -> bool:
+        """Whether the journal's segment exceeds `limit` bytes."""
+        return self._journal.wants_snapshot(limit)
+
+    async def compact(self) -> None:
+        """Write a snapshot and begin a new segment."""
+        await self._journal.compact(self._state)
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for a disk that takes nothing for no more than so long from now on."""
+        self._journal.hurry(seconds)
 
     @property
     def last_lease(self) -> int:

@@ -71,7 +71,7 @@ class EarlyTasks:
                 want=1,
                 wait_seconds=0.0 if reports else wait_seconds,
             )
-            reply = retry(functools.partial(self._lease, request), stop=self._leaving)
+            reply = retry(functools.partial(self._asked, request), stop=self._leaving)
             self._held = [task.lease_id for task in reply.tasks]
             reports = [self._do(task) for task in reply.tasks]
             if reply.finished:
@@ -79,6 +79,10 @@ class EarlyTasks:
             if not reports:
                 return True
         return False
+
+    def _asked(self, request: LeaseRequest) -> LeaseReply:
+        self._progress.touch()  # who waits for the master does not hang
+        return self._lease(request)
 
     def _do(self, task: Task) -> TaskReport:
         phase = self._progress.phase

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +16,13 @@ from typing import IO
 import pytest
 from elasticdl.beneath import Folder
 from elasticdl.client.local import folder
-from elasticdl.client.local.folder import PreparedJob, RunFile, inspect, prepare
+from elasticdl.client.local.folder import (
+    PreparedJob,
+    RunFile,
+    awaited_storage,
+    inspect,
+    prepare,
+)
 from elasticdl.errors import JobError
 from elasticdl.job.folder import KEPT_ASIDE, Condition, JobLock, move_aside
 from elasticdl.job.names import JobDir
@@ -307,3 +315,27 @@ def test_jobs_that_begin_at_once_have_names_of_their_own(tmp_path: Path) -> None
             assert len({job.spec.name for job in jobs}) == 8
             for job in jobs:
                 job.lock.release()
+
+
+def test_storage_that_has_room_and_takes_no_file_is_told(tmp_path: Path) -> None:
+    """As beyond a quota, which no figure of the file system tells of."""
+    job_dir = JobDir(tmp_path)
+    job_dir.journal_dir.mkdir(parents=True)
+    assert awaited_storage(job_dir) == ""
+    text = (
+        "import resource, sys, pathlib\n"
+        "from elasticdl.client.local.folder import awaited_storage\n"
+        "from elasticdl.job.names import JobDir\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "where = JobDir(pathlib.Path(sys.argv[1]))\n"
+        "print(repr(awaited_storage(where, tries=False)), awaited_storage(where))\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", text, tmp_path],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert told.startswith("'' its master waits for its journal's disk: File too large")
+    assert "goes on once it can be written" in told
+    assert list(job_dir.journal_dir.iterdir()) == []

@@ -376,7 +376,7 @@ def test_who_leads_next_may_report_what_was_taken_of_a_lost_leader_but_not_answe
     report = replace(done(lease), records=24, steps=2)
     leasing = Leasing(master.job, MasterMetrics())
     assert leasing.report(leader, report, now=master.clock()).accepted
-    asyncio.run(master.ledger.compact_if_needed(limit=0))
+    asyncio.run(master.ledger.compact())
     asyncio.run(master.ledger.commit())
     following = Master(tmp_path, master.clock, launched=False)
     adopted = {m.generation: m for m in following.table.workers()}

@@ -537,7 +537,7 @@ def test_a_snapshot_that_cannot_be_put_in_place_loses_no_event(tmp_path, monkeyp
 
     with monkeypatch.context() as broken:
         broken.setattr(os, "rename", refuse)
-        run(ledger.compact_if_needed(limit=-1))
+        run(ledger.compact())
     train(ledger, 5)
     closed(ledger)
     assert done_tasks(tmp_path) == 10

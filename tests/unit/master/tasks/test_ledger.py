@@ -123,7 +123,8 @@ def test_compaction_keeps_state_and_history(tmp_path):
             work(ledger, count=1)
             ledger.record(model_facts.UndoneFact(rounds=(ledger.queue.done_tasks,)))
             await ledger.commit()
-            await ledger.compact_if_needed(limit=500)
+            if ledger.wants_compaction(limit=500):
+                await ledger.compact()
         await ledger.commit()
 
     run(busy())
@@ -146,7 +147,7 @@ def test_events_of_the_moment_of_compaction_are_not_lost(tmp_path):
     work(ledger, count=3)
 
     async def meanwhile():
-        compacting = asyncio.ensure_future(ledger.compact_if_needed(limit=-1))
+        compacting = asyncio.ensure_future(ledger.compact())
         while not compacting.done():
             work(ledger, count=1)
             await ledger.commit()

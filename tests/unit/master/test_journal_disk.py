@@ -1,0 +1,277 @@
+"""A disk that takes no journal, for a while or for good, and what waits for it."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+from elasticdl.errors import ExitCode
+from elasticdl.job.words import JobState
+from elasticdl.master import job_state
+from elasticdl.master.model import ps_group
+from elasticdl.master.tasks import journal as journals
+from elasticdl.master.tasks.audit import audit
+from elasticdl.master.telling import status
+
+from tests.unit.master.looks import leases_known
+
+pytestmark = pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="Linux has /dev/full"
+)
+
+
+def fill_disk(master) -> int:
+    """Let the journal meet a full disk; return a descriptor of the real file."""
+    journal = master.job.parts.ledger._journal
+    kept = os.dup(journal._fd)
+    full = os.open("/dev/full", os.O_RDWR)
+    os.dup2(full, journal._fd)
+    os.close(full)
+    return kept
+
+
+def make_room(master, kept: int) -> None:
+    """Let the journal write into the real file again."""
+    os.dup2(kept, master.job.parts.ledger._journal._fd)
+    os.close(kept)
+
+
+def test_a_full_disk_under_the_journal_is_waited_for(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leases_known(rig) == 2)
+            kept = fill_disk(master)
+            rig.world.go.set()
+            ledger = master.job.parts.ledger
+            await rig.until(lambda: ledger.trouble)
+            said = status.build(master.job, now=master.job.clock()).message
+            done = ledger.queue.done_tasks
+            make_room(master, kept)
+            report = await rig.ended()
+        assert done < 8
+        assert "cannot write the journal" in said
+        assert "goes on by itself once there is room" in said
+        assert "fails after 30 s" in said
+        assert not ledger.trouble
+        assert report.status is JobState.SUCCEEDED
+        assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story, journal_wait=30.0)
+
+
+def test_nobody_is_silent_whose_heartbeats_wait_for_the_journals_disk(rig) -> None:
+    """They are answered when the journal has a rewind that was decided."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            parts = master.job.parts
+            await rig.until(lambda: parts.checkpoints.newest is not None)
+            await rig.until(lambda: leases_known(rig) == 2)
+            kept = fill_disk(master)
+            parts.holder.go_back("a test", now=master.job.clock())
+            await rig.until(lambda: parts.ledger.trouble)
+            await asyncio.sleep(2.5)
+            make_room(master, kept)
+            await rig.until(lambda: bool(rig.world.rewinds))
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert [one.reason for one in report.relaunches] == []
+
+    rig.run(
+        story,
+        journal_wait=30.0,
+        worker__heartbeat_seconds=0.1,
+        worker__dead_seconds=1.0,
+    )
+
+
+def test_a_disk_that_stays_full_fails_the_job_and_acknowledges_nothing(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leases_known(rig) == 2)
+            kept = fill_disk(master)
+            rig.world.go.set()
+            report = await rig.ended()
+            os.close(kept)
+        assert report.status is JobState.FAILED
+        assert "cannot write the journal" in report.message
+        assert rig.running.result().exit_code is ExitCode.STORAGE
+        assert not rig.world.late
+
+    rig.run(story, journal_wait=0.3)
+
+
+def test_what_the_journal_waits_for_is_shown_and_told_while_it_waits(rig) -> None:
+    """In a cluster nobody can ask the master: the published status is all there is."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leases_known(rig) == 2)
+            kept = fill_disk(master)
+            rig.world.go.set()
+            ledger = master.job.parts.ledger
+            await rig.until(lambda: ledger.trouble)
+            told = rig.publisher
+            await rig.until(lambda: "cannot write the journal" in told.shown)
+            assert ledger.trouble
+            make_room(master, kept)
+            await rig.ended()
+        history = rig.job_dir.history_file.read_text()
+        assert history.count('"kind":"attention"') == 1
+        assert any(one.reason == "Attention" for one in told.notices)
+
+    rig.run(story, journal_wait=30.0)
+
+
+# Limits of less than an outage lasts.
+SHORT = {
+    "journal_wait": 30.0,
+    "worker__heartbeat_seconds": 0.1,
+    "worker__dead_seconds": 1.0,
+}
+
+
+async def begun(rig, master) -> None:
+    """Return when there is a checkpoint, and all workers have a task."""
+    parts = master.job.parts
+    await rig.until(lambda: parts.checkpoints.newest is not None)
+    await rig.until(lambda: leases_known(rig) == 2)
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_nobody_is_silent_while_a_slow_disk_takes_a_snapshot(
+    rig, monkeypatch, mode
+) -> None:
+    """A PS is lost meanwhile: heartbeats tell of it when it is in the journal."""
+    real, slow = journals._write_synced, []
+
+    def write(*given) -> None:
+        slow.append(time.monotonic())
+        time.sleep(2.5)
+        real(*given)
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await begun(rig, master)
+            monkeypatch.setattr(journals, "_write_synced", write)
+            monkeypatch.setattr(
+                master.job.parts.ledger, "wants_compaction", lambda: not slow
+            )
+            master.job.parts.signals.wake()
+            await rig.until(lambda: bool(slow))
+            rig.kill("ps-0")
+            await asyncio.sleep(3.0)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert [one.reason for one in report.relaunches] == ["killed"]
+
+    rig.run(story, ps__mode=mode, **SHORT)
+
+
+def test_time_in_which_the_journal_waits_is_no_standstill(rig, caplog) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await begun(rig, master)
+            for _ in range(2):  # for the second one a job would end
+                kept = fill_disk(master)
+                rig.kill("ps-0")
+                await rig.until(lambda: master.job.parts.ledger.trouble)
+                await asyncio.sleep(2.5)
+                make_room(master, kept)
+                await asyncio.sleep(0.5)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert "nothing has moved" not in caplog.text
+
+    rig.run(story, ps__mode="sync", worker__start_seconds=0.5, **SHORT)
+
+
+def test_values_are_handed_over_to_a_ps_however_long_the_journal_waited(
+    rig, monkeypatch
+) -> None:
+    monkeypatch.setattr(ps_group, "HANDBACK_SECONDS", 2.0)
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await begun(rig, master)
+            parts = master.job.parts
+            rig.world.version = rig.world.pulled = 4
+            await asyncio.sleep(0.5)
+            rig.kill("ps-0")
+            await rig.until(
+                lambda: any(m and m.generation > 4 for m in parts.table.ps())
+            )
+            kept = fill_disk(master)
+            await rig.until(lambda: parts.ledger.trouble)
+            await asyncio.sleep(5.0)
+            make_room(master, kept)
+            await asyncio.sleep(1.0)
+            assert (parts.holder.rewind, rig.world.handed) == (0, 4)
+            rig.world.go.set()
+            assert (await rig.ended()).status is JobState.SUCCEEDED
+
+    rig.run(
+        story,
+        journal_wait=30.0,
+        checkpoint__every_seconds=0,
+        worker__heartbeat_seconds=0.1,
+    )
+
+
+def test_a_task_is_trained_once_whose_lease_waited_for_the_journal(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leases_known(rig) == 3)
+            kept = fill_disk(master)
+            rig.world.go.set()
+            await rig.until(lambda: master.job.parts.ledger.trouble)
+            await asyncio.sleep(8.0)  # more than a lease waits to be named
+            make_room(master, kept)
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        tasks = [tuple(one[1:]) for one in rig.world.trained]
+        assert len(tasks) == len(set(tasks)) == 8
+        assert audit(rig.job_dir.journal_dir).late_reports == 0
+
+    rig.run(
+        story,
+        journal_wait=30.0,
+        worker__replicas=3,
+        worker__dead_seconds=5.0,
+        worker__heartbeat_seconds=0.1,
+    )
+
+
+def test_a_stop_waits_for_the_journals_disk_no_longer_than_for_a_checkpoints(
+    rig, monkeypatch
+) -> None:
+    monkeypatch.setattr(job_state, "STOP_SECONDS", 1.0)
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await begun(rig, master)
+            kept = fill_disk(master)
+            rig.world.go.set()
+            await rig.until(lambda: master.job.parts.ledger.trouble)
+            master.job.end(JobState.STOPPED, "asked to stop", status.STOPPED)
+            began = time.monotonic()
+            report = await rig.ended()
+            os.close(kept)
+        assert report.status is JobState.STOPPED
+        assert "cannot write the journal" in report.message
+        assert time.monotonic() - began < 300.0  # and not an hour
+
+    rig.run(story, journal_wait=3600.0)
