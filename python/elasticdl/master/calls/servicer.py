@@ -29,7 +29,7 @@ from elasticdl.job.heartbeats import (
     WorkerHeartbeat,
     WorkerOrders,
 )
-from elasticdl.job.tasks import LeaseReply, LeaseRequest, Task
+from elasticdl.job.tasks import LeaseReply, LeaseRequest, ReplicaId, Task
 from elasticdl.job.words import JobState
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
@@ -198,7 +198,7 @@ class MasterServicer:
                 seconds = min(seconds, place)
             await signals.wait_for_revision(seconds)
         reply = self._heartbeats.worker_reply(request, lost)
-        await self._keep_decided()
+        await self._keep_decided(request.replica)
         return reply
 
     @_answering
@@ -217,16 +217,21 @@ class MasterServicer:
         reply = self._ps.reply(request)
         if self._parts.holder.answers_are_durable:
             # The next master has to know of each worker that counts no more.
-            await self._parts.ledger.commit()
-        await self._keep_decided()
+            await self._commit_for(request.replica)
+        await self._keep_decided(request.replica)
         return reply
 
-    async def _keep_decided(self) -> None:
+    async def _keep_decided(self, replica: ReplicaId) -> None:
         """Return when the journal has the rewinds and rounds that may be told."""
         decided = self._parts.holder.decided
         if decided != self._in_journal:
-            await self._parts.ledger.commit()
+            await self._commit_for(replica)
             self._in_journal = decided
+
+    async def _commit_for(self, replica: ReplicaId) -> None:
+        """Return when the journal has what a heartbeat's answer tells."""
+        with self._parts.table.answering(replica, self.job.clock):
+            await self._parts.ledger.commit()
 
     @property
     def _most_hold(self) -> float:

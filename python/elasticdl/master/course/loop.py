@@ -186,9 +186,7 @@ class MasterLoop:
                 await self._while_told(self._parts.ledger.compact())
                 waited += job.clock() - began
             if waited > _LATE_SECONDS:
-                # Who asked for something that the journal has to have first heard
-                # nothing meanwhile, and made no further call.
-                self._excuse(waited)
+                self._put_off(waited)
         except JournalError as error:
             if job.ending is not None:  # a stop, which waits for no disk for long
                 job.end_with(f"{job.ending.message}; {error}")
@@ -225,21 +223,21 @@ class MasterLoop:
                 now = self._job.clock()
                 late = self._attention.heard(now=now, stopped=self._job.stopped())
                 if late > 0.0:
-                    self._excuse(late)
+                    self._put_off(late)
+                    self._parts.table.excuse(late, now=now)
+                    if late >= self._job.spec.worker.dead_seconds:
+                        # As after a time in which there was no master.
+                        self._lost_leases.take_over(now=now)
                     self._parts.signals.wake()
                 if late > _LATE_SECONDS:
                     log.warning("the master was late with its answers by %.1f s", late)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _excuse(self, late: float) -> None:
-        """Leave out of all limits seconds in which this master did not answer."""
-        now = self._job.clock()
-        self._parts.table.excuse(late, now=now)
-        self._parts.holder.excuse(late)
-        self._watchdog.excuse(late, now=now)
-        if late >= self._job.spec.worker.dead_seconds:
-            # As after a time in which there was no master.
-            self._lost_leases.take_over(now=now)
+    def _put_off(self, seconds: float) -> None:
+        """Leave seconds in which callers got no answers out of what waits for them."""
+        self._parts.table.put_off_stops(seconds)
+        self._parts.holder.put_off(seconds)
+        self._watchdog.put_off(seconds, now=self._job.clock())
 
     def _tick(self, now: float) -> None:
         """Do what is due by time or after a heartbeat."""

@@ -93,7 +93,7 @@ class Watchdog:
         self._watch = WatchedProgress(_moved(job), job.clock())
         self._looked = 0.0
 
-    def excuse(self, seconds: float, *, now: float) -> None:
+    def put_off(self, seconds: float, *, now: float) -> None:
         """Leave out seconds in which the master did not answer, so nothing moved."""
         since = min(now, self._watch.since + seconds)
         self._watch = replace(self._watch, since=since)

@@ -60,6 +60,7 @@ class Member:
     ready: bool = False  # a worker: has built the model
     initialized: bool = False  # a PS: has parameters
     last_heard: float = 0.0
+    unanswered: int = 0  # its heartbeats that wait for the journal
     worker: WorkerReport | None = None
     ps: PsReport | None = None
     restore: Restore | None = None
@@ -257,7 +258,7 @@ class Member:
 
     def silent_at(self, spec: WorkerSpec) -> float | None:
         """Return when the replica counts as dead if silent; None if it cannot yet."""
-        if not self.alive:
+        if not self.alive or self.unanswered:
             return None
         # One that a restarted master takes over has begun long ago.
         begun = self.worker or self.ps or self.ready or self.initialized

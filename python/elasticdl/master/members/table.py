@@ -11,7 +11,9 @@ overdue.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Callable, Iterator
 
 from elasticdl.errors import FencedError
 from elasticdl.job.grant import Grant
@@ -303,20 +305,40 @@ class MemberTable:
         return [m for m, at in bounds if at is not None and at <= now]
 
     def excuse(self, seconds: float, *, now: float) -> None:
-        """Exclude these seconds from every member's silence, and from its last ones.
+        """Exclude these seconds from every member's silence.
 
         After a time in which any other process would count as dead all begin anew:
         their calls have failed, and they have to find the master again.
         """
-        for member in self._draining.values():
-            if member.stop_at:
-                member.kill_at(member.stop_at + seconds)
         if seconds >= self.spec.worker.dead_seconds:
             seconds = math.inf
         for member in self.members.values():
             heard = max(member.last_heard, member.since) + seconds
             member.heard(now=max(member.last_heard, min(now, heard)))
         self._silence_from = -math.inf
+
+    def put_off_stops(self, seconds: float) -> None:
+        """Give so many seconds more to those that are to leave."""
+        for member in self._draining.values():
+            if member.stop_at:
+                member.kill_at(member.stop_at + seconds)
+
+    @contextlib.contextmanager
+    def answering(
+        self, replica: ReplicaId, clock: Callable[[], float]
+    ) -> Iterator[None]:
+        """Let a replica not be silent while its call waits for the journal.
+
+        It is heard when it has the answer, or has given the call up.
+        """
+        member = self.require(replica)
+        member.unanswered += 1
+        try:
+            yield
+        finally:
+            member.unanswered -= 1
+            member.heard(now=clock())
+            self.heard(member)
 
     def next_time(self) -> float | None:
         """Return when something may be due without a new event."""

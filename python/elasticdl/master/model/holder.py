@@ -302,7 +302,7 @@ class ModelHolder(abc.ABC):
         """Do what is due by time."""
         del now
 
-    def excuse(self, seconds: float) -> None:
+    def put_off(self, seconds: float) -> None:
         """Leave out of its limits seconds in which the master did not answer."""
         del seconds
 

@@ -237,7 +237,7 @@ class PsGroup(ModelHolder):
         for index, version in enumerate(versions if rewind == self.rewind else ()):
             self._versions[index] = max(self._versions.get(index, 0), version)
 
-    def excuse(self, seconds: float) -> None:
+    def put_off(self, seconds: float) -> None:
         """Leave out seconds in which nobody could hear that values are wanted."""
         for index in self._asked_at:
             self._asked_at[index] += seconds

@@ -275,3 +275,31 @@ def test_a_stop_waits_for_the_journals_disk_no_longer_than_for_a_checkpoints(
         assert time.monotonic() - began < 300.0  # and not an hour
 
     rig.run(story, journal_wait=3600.0)
+
+
+def test_a_worker_that_is_silent_is_found_though_each_write_takes_longer(
+    rig, monkeypatch
+) -> None:
+    real = journals._sync
+
+    def slow(fd: int) -> None:
+        time.sleep(1.2)
+        real(fd)
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await begun(rig, master)
+            monkeypatch.setattr(journals, "_sync", slow)
+            rig.world.mute.add("worker-0")
+            await rig.until(lambda: "worker-0" not in names(master))
+            monkeypatch.setattr(journals, "_sync", real)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert [one.reason for one in report.relaunches] == ["silent"]
+
+    def names(master) -> set[str]:
+        return {member.name for member in master.job.parts.table.workers()}
+
+    rig.run(story, **SHORT)
