@@ -248,17 +248,18 @@ class Aside:
         mark = place / _MARK
         try:
             place.mkdir(parents=True, exist_ok=True)
-            if self._unnamed.is_dir() and not self.path.is_dir():
+            there = self._is_in(mark)
+            if self._unnamed.is_dir() and not (there or self.path.is_dir()):
                 self._unnamed.rename(self.path)
             if self.path.is_dir():
                 for name in FILE_OF.values():
                     if (self.path / name).exists():
                         _move(self.path / name, place / name, self.path)
-                written = self.path / _MARK
-                written.write_text(self._model.mark)
-                written.replace(mark)
+                mine = self.path / _MARK
+                mine.write_text(self._model.mark)
+                mine.replace(mark)
                 shutil.rmtree(self.path, ignore_errors=True)
-            elif not self._is_in(mark):
+            elif not there:
                 raise FileNotFoundError(errno.ENOENT, "the model is not there")
         except OSError as error:
             raise CheckpointError(
@@ -268,14 +269,17 @@ class Aside:
             ) from error
         self.clear()
         # In others, a model of before may lie there.
-        there = (place / FILE_OF[name] for name in formats)
-        return [path for path in there if path.exists()]
+        written = [place / FILE_OF[name] for name in formats]
+        return [path for path in written if path.exists()]
 
     def _is_in(self, mark: Path) -> bool:
         """Whether a place has this model, or that of a later round of this life."""
         mine = self._model
         try:
-            found = RoundOf.of_mark(mark.read_text())
+            text = mark.read_text()
+            if text.isdecimal():  # by an earlier version, which told of no job
+                return int(text) >= mine.number
+            found = RoundOf.of_mark(text)
         except (OSError, ValueError):
             return False
         same = (found.job, found.life) == (mine.job, mine.life)

@@ -417,9 +417,15 @@ def test_models_of_other_jobs_and_of_a_later_life_are_left_alone(tmp_path):
 def test_a_model_that_an_earlier_version_wrote_aside_is_moved(tmp_path):
     nine = aside(tmp_path, 9)
     nine.path.rename(tmp_path / ".kept-best-9")
-    nine.move_to(tmp_path / "best", BOTH)
-    assert read(tmp_path / "best") == ("9", "9")
+    best = tmp_path / "best"
+    nine.move_to(best, BOTH)
+    assert read(best) == ("9", "9")
     assert left_in(tmp_path) == ["best"]
+    # That version had told of the round alone.
+    (best / ".round").write_text("1000009")
+    Aside(tmp_path, "best", of(1_000_009)).move_to(best, BOTH)
+    with pytest.raises(CheckpointError, match="the model is not there"):
+        Aside(tmp_path, "best", of(1_000_010)).move_to(best, BOTH)
 
 
 def test_a_model_that_another_worker_wrote_elsewhere_is_missed(tmp_path):

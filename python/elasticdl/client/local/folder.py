@@ -74,7 +74,7 @@ def write_run(job_dir: JobDir, run: RunFile) -> None:
     write_whole(job_dir.run_file, text, durable=False, mode=0o600)
 
 
-def awaited_storage(job_dir: JobDir, *, tries: bool = True) -> str:
+def awaited_storage(job_dir: JobDir, *, tries: bool) -> str:
     """Return what of its storage a master waits for that does not begin; "" if nothing.
 
     It cannot say so itself: it answers no call before its journal has its first word.

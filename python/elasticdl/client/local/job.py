@@ -64,7 +64,7 @@ class LocalJob:
                 status = master.status(timeout_seconds=_STATUS_SECONDS)
         except RpcError:
             away = "its master does not answer now; the launcher starts it again"
-            note = folder.awaited_storage(self.job_dir) or away
+            note = folder.awaited_storage(self.job_dir, tries=False) or away
             return JobView(self.name, condition, note=note)
         return JobView(self.name, condition, status=status)
 

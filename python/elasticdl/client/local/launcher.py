@@ -37,7 +37,7 @@ from elasticdl.runner.local.table import CommandOf, JobPlace, role_command
 
 _MASTER = ReplicaKey(Role.MASTER, 0)
 _LOOK_SECONDS = 0.2  # A change of the master's state is seen at once.
-_TRIAL_AFTER_SECONDS = 5.0  # of silence; see folder.awaited_storage
+_TRIAL_SECONDS = 5.0  # of silence, and between two; see folder.awaited_storage
 _CLOSE_GRACE_SECONDS = 5.0  # As at the end of a job: workers have been told before.
 
 
@@ -326,12 +326,17 @@ class Launcher:
 
     def _look_at_storage(self, probe: _Probe) -> None:
         """Give a master that was started the time that it may wait for its journal."""
-        silent_seconds = time.monotonic() - probe.last_time
+        if probe.answered:
+            return
         # To write there takes a while, and most masters answer within a second.
-        tries = silent_seconds > _TRIAL_AFTER_SECONDS and not probe.storage_seconds
-        if probe.answered or not (
-            why := folder.awaited_storage(self.job_dir, tries=tries)
-        ):
+        now = time.monotonic()
+        tries = now >= max(probe.trial_time, probe.last_time + _TRIAL_SECONDS)
+        if tries:
+            probe.trial_time = now + _TRIAL_SECONDS
+        why = folder.awaited_storage(self.job_dir, tries=tries)
+        if not why:
+            if tries:  # what was slow, or refused, is not any more
+                probe.storage_seconds = 0.0
             return
         if not probe.storage_seconds:
             self._notices.append(why)
@@ -350,6 +355,7 @@ class _Probe:
     def __init__(self, now: float) -> None:
         self._first_time: float | None = None  # that it answered
         self.storage_seconds = 0.0  # that it may wait for its storage
+        self.trial_time = now  # of the next file that is written there
         self.failures = 0
         self.last_time = now
         self.next_time = now

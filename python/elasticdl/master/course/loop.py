@@ -173,24 +173,20 @@ class MasterLoop:
         self._publishing.update(now=now)
         busy = job.clock() - now
         asked = self._launching.decided(now=now)
+        refused = self._parts.ledger.refused_seconds
         try:
-            began = job.clock()
             await self._while_told(self._parts.ledger.commit())
             if asked or now - self._held_at >= _HOLD_SECONDS:
                 await self._while_told(self._parts.ledger.hold())
                 self._held_at = now
-            waited = job.clock() - began
             await self._launching.act(asked)
             if self._parts.ledger.wants_compaction():
-                began = job.clock()
                 await self._while_told(self._parts.ledger.compact())
-                waited += job.clock() - began
-            if waited > _LATE_SECONDS:
-                self._put_off(waited)
         except JournalError as error:
-            if job.ending is not None:  # a stop, which waits for no disk for long
-                job.end_with(f"{job.ending.message}; {error}")
             job.end(JobState.FAILED, str(error), error.exit_code)
+        # A disk that takes nothing holds all answers up; one that is slow some.
+        if refused := self._parts.ledger.refused_seconds - refused:
+            self._put_off(refused)
         if not self._over:
             # With 1,000 workers a look at all of them takes milliseconds, and each
             # report asks for one: the calls of workers come first.
@@ -235,9 +231,12 @@ class MasterLoop:
 
     def _put_off(self, seconds: float) -> None:
         """Leave seconds in which callers got no answers out of what waits for them."""
-        self._parts.table.put_off_stops(seconds)
-        self._parts.holder.put_off(seconds)
-        self._watchdog.put_off(seconds, now=self._job.clock())
+        now, parts = self._job.clock(), self._parts
+        parts.table.put_off_stops(seconds)
+        parts.holder.put_off(seconds, now=now)
+        if parts.checkpoints.request is not None:
+            parts.checkpoints.request.moves(now)
+        self._watchdog.put_off(seconds, now=now)
 
     def _tick(self, now: float) -> None:
         """Do what is due by time or after a heartbeat."""

@@ -121,7 +121,8 @@ class WindDown:
         patience = min(job.spec.master.journal_wait_seconds, job_state.STOP_SECONDS)
         refused_since: float | None = None
         asked, before = False, checkpoints.newest
-        while await self._has_model():
+        # A checkpoint that counts what the journal has not would be ahead of it.
+        while not self._parts.ledger.failed and await self._has_model():
             await self._until_written()
             now = job.clock()
             # One that was given up for the loss of a replica is asked for again.
@@ -143,10 +144,14 @@ class WindDown:
         await checkpoints.look()
         where = checkpoints.resumes_from
         way_on = f"it resumes from {where}" if where else checkpoints.nothing_left
-        problem = checkpoints.problem or (
-            "the last checkpoint was not completed"
-            if asked
-            else "no checkpoint was written, since not all of the model is there"
+        problem = (
+            self._parts.ledger.failed
+            or checkpoints.problem
+            or (
+                "the last checkpoint was not completed"
+                if asked
+                else "no checkpoint was written, since not all of the model is there"
+            )
         )
         message = f"{ending.message}; {problem}; {way_on}"
         log.error("%s", message)

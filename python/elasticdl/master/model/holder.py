@@ -302,9 +302,9 @@ class ModelHolder(abc.ABC):
         """Do what is due by time."""
         del now
 
-    def put_off(self, seconds: float) -> None:
+    def put_off(self, seconds: float, *, now: float) -> None:
         """Leave out of its limits seconds in which the master did not answer."""
-        del seconds
+        del seconds, now
 
     def waits_for_values(self) -> float:
         """Return how long values may still be in transit; 0 if none are."""

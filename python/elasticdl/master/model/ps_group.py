@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from elasticdl.errors import RpcError
 from elasticdl.job.heartbeats import PsReport, PsView
+from elasticdl.job.names import Role, replica_name
 from elasticdl.job.spec.job import JobSpec, Recovery, UpdateMode
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.holder import Around, ModelHolder
@@ -185,10 +186,14 @@ class PsGroup(ModelHolder):
     def _newest_version(self, index: int) -> int:
         """Return the newest version that anybody has reported of a PS.
 
-        Where nobody who lives knows, that of the others: all get each gradient.
+        To this master, or to one before it in whose time the PS was lost. Where nobody
+        who lives knows, that of the others: all get each gradient.
         """
         most = max(self._versions.values(), default=0)
-        return max(self._versions.get(index, most), self._least_version(index))
+        name = replica_name(Role.PS, index)
+        lost = self._ledger.newest_of(model_facts.ReachedFact, name)
+        had = lost.version if lost is not None and lost.rewind == self.rewind else 0
+        return max(self._versions.get(index, most), self._least_version(index), had)
 
     def _least_version(self, index: int) -> int:
         """Return a version that a PS has had: it took what counts as trained.
@@ -237,10 +242,10 @@ class PsGroup(ModelHolder):
         for index, version in enumerate(versions if rewind == self.rewind else ()):
             self._versions[index] = max(self._versions.get(index, 0), version)
 
-    def put_off(self, seconds: float) -> None:
+    def put_off(self, seconds: float, *, now: float) -> None:
         """Leave out seconds in which nobody could hear that values are wanted."""
-        for index in self._asked_at:
-            self._asked_at[index] += seconds
+        for index, asked in self._asked_at.items():
+            self._asked_at[index] = min(now, asked + seconds)
 
     def tick(self, *, now: float) -> None:
         """Rewind if a PS waits for values that no worker has or hands over."""
@@ -326,6 +331,14 @@ class PsGroup(ModelHolder):
         ):
             cause = f"{member.name} was lost"
             self.go_back(cause, now=now, why=f"{member.name} {member.reason}")
+        elif self.begun and not self.rewinding:
+            # The next master may be asked what it had, and never have heard of it.
+            version = self._newest_version(member.key.index)
+            self._ledger.record(
+                model_facts.ReachedFact(
+                    name=member.name, version=version, rewind=self.rewind
+                )
+            )
         self._signals.bump()
 
     def _had_first_values(self, member: Member) -> bool:

@@ -240,6 +240,7 @@ KINDS: tuple[type[Fact], ...] = (
     model_facts.GroupRoundFact,
     model_facts.LostUpdatesFact,
     model_facts.MissingFact,
+    model_facts.ReachedFact,
     model_facts.EvaluationFact,
     model_facts.UndoneFact,
     model_facts.RoundFact,

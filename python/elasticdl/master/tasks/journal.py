@@ -66,6 +66,7 @@ class Journal:
         self._directory = directory
         self._wait_seconds = wait_seconds
         self._hurried: tuple[float, float] | None = None  # since when, and how long
+        self.refused_seconds = 0.0  # in which the disk took nothing, now over
         self._on_commit = on_commit
         self._clock = clock
         self._buffer: list[bytes] = []
@@ -145,6 +146,11 @@ class Journal:
             "(master.journalWaitSeconds)"
         )
 
+    @property
+    def failed(self) -> JournalError | SupersededError | None:
+        """Why nothing is written any more, if it is not."""
+        return self._failed
+
     def hurry(self, seconds: float) -> None:
         """Wait for a disk that takes nothing for no more than so long from now on."""
         self._hurried = self._clock(), seconds
@@ -214,6 +220,7 @@ class Journal:
                 "the journal can be written again after %.1f s",
                 self._clock() - self.blocked_since,
             )
+            self.refused_seconds += self._clock() - self.blocked_since
             self.blocked_since = None
         if lines:
             self._on_commit(self._clock() - began)

@@ -317,6 +317,16 @@ class Ledger:
         return self._journal.blocked_seconds
 
     @property
+    def refused_seconds(self) -> float:
+        """Seconds so far in which the journal's disk took nothing, now over."""
+        return self._journal.refused_seconds
+
+    @property
+    def failed(self) -> str:
+        """Why the journal takes nothing any more; "" if it may."""
+        return str(self._journal.failed or "")
+
+    @property
     def volume(self) -> tuple[float, float] | None:
         """Free and total bytes of the journal's volume, if it reports them."""
         return self._journal.volume

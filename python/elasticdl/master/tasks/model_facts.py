@@ -142,6 +142,17 @@ class MissingFact(Fact):
     ranges: tuple[tuple[int, int], ...]  # first and last version
 
 
+class ReachedFact(Fact):
+    """The version that a PS was known to have when it was lost alone."""
+
+    KIND = "reached"
+    NEWEST = True
+
+    name: str  # of the PS
+    version: int
+    rewind: int  # it is of
+
+
 class EvaluationFact(status.EvaluationResult, Fact):
     """An evaluation round with its result; older journals have the result only."""
 

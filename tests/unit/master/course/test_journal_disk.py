@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from elasticdl.errors import ExitCode
+from elasticdl.job.names import Role
 from elasticdl.job.words import JobState
 from elasticdl.master import job_state
 from elasticdl.master.model import ps_group
 from elasticdl.master.tasks import journal as journals
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.telling import status
+from elasticdl.runner.base import ReplicaKey
 
 from tests.unit.master.looks import leases_known
 
@@ -254,7 +256,7 @@ def test_a_task_is_trained_once_whose_lease_waited_for_the_journal(rig) -> None:
     )
 
 
-def test_a_stop_waits_for_the_journals_disk_no_longer_than_for_a_checkpoints(
+def test_a_stop_waits_a_minute_for_the_journals_disk_and_the_job_resumes_from_older(
     rig, monkeypatch
 ) -> None:
     monkeypatch.setattr(job_state, "STOP_SECONDS", 1.0)
@@ -263,37 +265,77 @@ def test_a_stop_waits_for_the_journals_disk_no_longer_than_for_a_checkpoints(
         rig.world.go.clear()
         async with rig.serving() as master:
             await begun(rig, master)
-            kept = fill_disk(master)
+            queue = master.job.parts.ledger.queue
             rig.world.go.set()
+            await rig.until(lambda: queue.done_tasks > 5)
+            kept = fill_disk(master)
             await rig.until(lambda: master.job.parts.ledger.trouble)
             master.job.end(JobState.STOPPED, "asked to stop", status.STOPPED)
             began = time.monotonic()
             report = await rig.ended()
             os.close(kept)
-        assert report.status is JobState.STOPPED
-        assert "cannot write the journal" in report.message
         assert time.monotonic() - began < 300.0  # and not an hour
+        assert report.status is JobState.STOPPED
+        assert report.message.count("cannot write the journal") == 1
+        assert "it resumes from " in report.message
+        for replica in rig.everyone:
+            replica.kill()
+        async with rig.serving(launched=True):
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        # A checkpoint ahead of the journal would leave a gap there.
+        assert audit(rig.job_dir.journal_dir).ok
 
-    rig.run(story, journal_wait=3600.0)
+    rig.run(story, journal_wait=3600.0, training__epochs=3)
 
 
-def test_a_worker_that_is_silent_is_found_though_each_write_takes_longer(
-    rig, monkeypatch
-) -> None:
+@pytest.fixture
+def slow_disk(monkeypatch):
+    """Makes each write of the journal take longer than a second, or as it was."""
     real = journals._sync
 
     def slow(fd: int) -> None:
         time.sleep(1.2)
         real(fd)
 
+    return lambda is_slow: monkeypatch.setattr(
+        journals, "_sync", slow if is_slow else real
+    )
+
+
+def test_who_is_to_leave_is_ended_in_time_though_each_write_takes_longer(
+    rig, slow_disk
+) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()
         async with rig.serving() as master:
             await begun(rig, master)
-            monkeypatch.setattr(journals, "_sync", slow)
+            parts, key = master.job.parts, ReplicaKey(Role.WORKER, 1)
+            slow_disk(True)
+            rig.replicas[key].kill()  # and the platform does not show it
+            now = master.job.clock()
+            parts.membership.drain(parts.table.members[key], "scaled down", now=now)
+            until = parts.table.members[key].stop_at
+            await rig.until(lambda: key not in parts.table.members)
+            assert master.job.clock() < until + 6.0
+            slow_disk(False)
+            rig.world.go.set()
+            assert (await rig.ended()).status is JobState.SUCCEEDED
+
+    rig.run(story, worker__grace_seconds=2.0, **SHORT)
+
+
+def test_a_worker_that_is_silent_is_found_though_each_write_takes_longer(
+    rig, slow_disk
+) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await begun(rig, master)
+            slow_disk(True)
             rig.world.mute.add("worker-0")
             await rig.until(lambda: "worker-0" not in names(master))
-            monkeypatch.setattr(journals, "_sync", real)
+            slow_disk(False)
             rig.world.go.set()
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED

@@ -134,6 +134,33 @@ def test_updates_that_handed_values_lack_are_counted(rig, restarted) -> None:
     rig.run(story, checkpoint__every_seconds=0)
 
 
+def test_updates_are_counted_of_which_only_the_master_before_was_told(rig) -> None:
+    """It was lost between the PS, of which it knew, and the one that replaces it."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.pulled = 5
+        async with rig.serving() as master:
+            await rig.until(lambda: first_checkpoint(master))
+            await until_known_at(rig, master, 12)
+            rig.runner.refuse = "no room"
+            rig.kill("ps-1")
+            ledger = master.job.parts.ledger
+            await rig.until(lambda: bool(ledger.all_of(model_facts.ReachedFact)))
+            await ledger.commit()
+        rig.world.version = 5  # all that is told now
+        rig.runner.refuse = ""
+        async with rig.serving() as master:
+            await rig.until(lambda: rig.world.restored[-1] == ("ps-1", "", True))
+            await rig.until(lambda: master.job.parts.holder.initialized)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.lost_updates == 7
+        assert report.rewinds == 0
+
+    rig.run(story, checkpoint__every_seconds=0)
+
+
 def test_updates_of_tasks_that_are_done_are_counted_though_no_heartbeat_came_through(
     rig,
 ) -> None:

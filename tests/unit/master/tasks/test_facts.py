@@ -113,6 +113,7 @@ STORED = {
     ("rewound", ""): {"number": 1, "versions": [3, 2]},
     ("lostUpdates", ""): {"ps": "ps-0", "count": 7},
     ("missing", ""): {"name": "ps-0", "ranges": [[3, 5]]},
+    ("reached", ""): {"name": "ps-0", "version": 5, "rewind": 1},
     ("evaluation", ""): {
         "version": 3,
         "metrics": {"loss": 0.5},
