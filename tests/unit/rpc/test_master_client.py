@@ -137,9 +137,9 @@ def test_a_master_that_is_away_is_an_rpc_error():
         client.status()
 
 
-def of_no_master(clock):
+def of_master(clock, address="127.0.0.1:1"):  # there is none
     return MasterClient(
-        "127.0.0.1:1",
+        address,
         REPLICA,
         token=TOKEN,
         most_silence_seconds=600.0,
@@ -149,7 +149,7 @@ def of_no_master(clock):
 
 def test_a_master_that_is_silent_for_too_long_has_left_the_job():
     now = [0.0]
-    client = of_no_master(lambda: now[0])
+    client = of_master(lambda: now[0])
     for seconds, kind in ((599.0, RpcError), (600.0, FencedError)):
         now[0] = seconds
         with pytest.raises(RpcError) as caught:
@@ -161,7 +161,7 @@ def test_a_master_that_is_silent_for_too_long_has_left_the_job():
 
 def test_a_replica_that_was_frozen_for_long_does_not_leave_its_job():
     now = [0.0]
-    frozen = of_no_master(RunningClock(lambda: now[0]))
+    frozen = of_master(RunningClock(lambda: now[0]))
     now[0] = 3600.0  # the call on the way had its deadline meanwhile
     with pytest.raises(RpcError) as caught:
         frozen.status()
@@ -172,13 +172,7 @@ def test_a_replica_that_was_frozen_for_long_does_not_leave_its_job():
 def test_each_answer_of_the_master_counts_as_a_sign_of_life(master):
     _, client = master
     now = [0.0]
-    patient = MasterClient(
-        client._address,
-        REPLICA,
-        token=TOKEN,
-        most_silence_seconds=600.0,
-        clock=lambda: now[0],
-    )
+    patient = of_master(lambda: now[0], client._address)
     for _ in range(3):
         now[0] += 590.0
         assert patient.status() == "{}"
@@ -189,13 +183,7 @@ def test_a_master_whose_answers_wait_for_its_journal_is_not_left(master):
     """Storage may be away for half an hour; heartbeats of a rewind wait for it."""
     servicer, client = master
     now = [0.0]
-    waiting = MasterClient(
-        client._address,
-        REPLICA,
-        token=TOKEN,
-        most_silence_seconds=600.0,
-        clock=lambda: now[0],
-    )
+    waiting = of_master(lambda: now[0], client._address)
     for _ in range(3):
         now[0] += 600.0
         with pytest.raises(RpcError, match="deadline_exceeded") as caught:
