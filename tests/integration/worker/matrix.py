@@ -243,7 +243,8 @@ AS_KERAS = (
     Case("own compute_loss that reads the steps", before=ANNEALED, kind="Annealed",
          refused=refused_on_ps("reads `iteration` of the optimizer")),
     Case("own compute_loss that reads the rate", before=RATED, kind="Rated",
-         refused=refused_on_ps("reads `learning_rate` of the optimizer")),
+         # The rate of a schedule is computed of the step.
+         refused=refused_on_ps("reads `(learning_rate|iteration)` of the optimizer")),
     Case("own train_step", before=OWN_STEP, kind="Doubled",
          refused=refused_on_ps(r"\.train_step runs with strategy: local alone")),
     Case("own test_step", before=OWN_TEST, kind="Tested",
