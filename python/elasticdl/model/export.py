@@ -8,8 +8,8 @@ Knows nothing of checkpoints.
     <dir>/saved_model/       TensorFlow SavedModel, signature `serving_default`
     <dir>/model.keras        Keras archive
     <dir>/best/              the same of the best model, where one is kept
-    <dir>/.kept-best-<n>/    the same of evaluation round n, until it is moved
-    <dir>/.kept-restored-<n>/
+    <dir>/.kept-best-<job>-<life>-<n>/    the same of a round, until it is moved
+    <dir>/.kept-restored-<job>-<life>-<n>/
     <dir>/[best/].round      the round whose model was moved there
 """
 

@@ -55,6 +55,7 @@ class WorkerProgress:
         self._phase = WorkerPhase.START
         self._since = clock()
         self._step = 0
+        self._counted_steps = 0  # of these, as all that follows
         self._batches = 0
         self._version = 0
         self._loss = 0.0
@@ -171,6 +172,7 @@ class WorkerProgress:
                 if kind is not None:
                     self._count_kind(kind, seconds)
             if steps:
+                self._counted_steps += len(steps)
                 _, _, self._loss, self._version = steps[-1]
                 self._counted(steps)
 
@@ -197,7 +199,7 @@ class WorkerProgress:
         with self._counting, self._lock:
             return WorkerReport(
                 phase=str(self._phase),
-                step=self._step,
+                step=self._counted_steps,
                 batches=self._batches,
                 model_version=self._version,
                 loss=self._loss,

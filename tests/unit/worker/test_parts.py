@@ -60,6 +60,21 @@ def test_phase_seconds_start_anew_with_each_step():
     assert message.phase_seconds == 0.0
 
 
+def test_a_heartbeat_tells_of_a_step_all_or_nothing():
+    """Also where one is made while the heartbeat counts those before it."""
+
+    def counted(steps):
+        if len(made) == 1:  # while it is told, once
+            made.append(progress.stepped(version=9, loss=0.5, seconds=0.1))
+
+    progress = WorkerProgress(lambda: 0.0, counted=counted)
+    made = [progress.stepped(version=8, loss=0.7, seconds=0.1)]
+    for step, version, loss in ((1, 8, 0.7), (2, 9, 0.5)):
+        report = told(progress)
+        assert (report.step, report.batches) == (step, step)
+        assert (report.model_version, report.loss) == (version, loss)
+
+
 def told(progress):
     return progress.report(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
 

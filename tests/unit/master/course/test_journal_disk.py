@@ -39,6 +39,21 @@ def make_room(master, kept: int) -> None:
     os.close(kept)
 
 
+# Limits of less than an outage lasts.
+SHORT = {
+    "journal_wait": 30.0,
+    "worker__heartbeat_seconds": 0.1,
+    "worker__dead_seconds": 1.0,
+}
+
+
+async def begun(rig, master) -> None:
+    """Return when there is a checkpoint, and all workers have a task."""
+    parts = master.job.parts
+    await rig.until(lambda: parts.checkpoints.newest is not None)
+    await rig.until(lambda: leases_known(rig) == 2)
+
+
 def test_a_full_disk_under_the_journal_is_waited_for(rig) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()
@@ -70,8 +85,7 @@ def test_nobody_is_silent_whose_heartbeats_wait_for_the_journals_disk(rig) -> No
         rig.world.go.clear()
         async with rig.serving() as master:
             parts = master.job.parts
-            await rig.until(lambda: parts.checkpoints.newest is not None)
-            await rig.until(lambda: leases_known(rig) == 2)
+            await begun(rig, master)
             kept = fill_disk(master)
             parts.holder.go_back("a test", now=master.job.clock())
             await rig.until(lambda: parts.ledger.trouble)
@@ -83,12 +97,7 @@ def test_nobody_is_silent_whose_heartbeats_wait_for_the_journals_disk(rig) -> No
         assert report.status is JobState.SUCCEEDED
         assert [one.reason for one in report.relaunches] == []
 
-    rig.run(
-        story,
-        journal_wait=30.0,
-        worker__heartbeat_seconds=0.1,
-        worker__dead_seconds=1.0,
-    )
+    rig.run(story, **SHORT)
 
 
 def test_a_disk_that_stays_full_fails_the_job_and_acknowledges_nothing(rig) -> None:
@@ -129,21 +138,6 @@ def test_what_the_journal_waits_for_is_shown_and_told_while_it_waits(rig) -> Non
         assert any(one.reason == "Attention" for one in told.notices)
 
     rig.run(story, journal_wait=30.0)
-
-
-# Limits of less than an outage lasts.
-SHORT = {
-    "journal_wait": 30.0,
-    "worker__heartbeat_seconds": 0.1,
-    "worker__dead_seconds": 1.0,
-}
-
-
-async def begun(rig, master) -> None:
-    """Return when there is a checkpoint, and all workers have a task."""
-    parts = master.job.parts
-    await rig.until(lambda: parts.checkpoints.newest is not None)
-    await rig.until(lambda: leases_known(rig) == 2)
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
