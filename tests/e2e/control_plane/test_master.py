@@ -20,7 +20,8 @@ from tests.e2e.control_plane.conftest import TEMPLATE
 BOUND_SECONDS = 120.0
 ON_FAKE_NODES = TEMPLATE.replace(
     "spec:\n",
-    "spec:\n  nodeSelector: {NODES}\n  tolerations: [{operator: Exists}]\n",
+    "spec:\n  nodeSelector: {NODES}\n  tolerations: [{operator: Exists}]\n"
+    "  priorityClassName: CLASS\n",
 )
 VALUES = """\
 kind: job
@@ -67,7 +68,13 @@ class Master:
         values = values.replace(
             "RESOURCES", resources or "resources: {cpu: 1, memory: 64Mi}"
         )
-        return {"job.yaml": values, "ps.yaml": template, "worker.yaml": template}
+        # As the chart does: whoever takes room from workers takes none from a PS. (The
+        # fake kubelet deletes by name, twice: it would end the next pod of a PS too.)
+        return {
+            "job.yaml": values,
+            "ps.yaml": template.replace("CLASS", "tests-high"),
+            "worker.yaml": template.replace("CLASS", "tests-low"),
+        }
 
     @contextmanager
     def running(self, **parts) -> Iterator[None]:
