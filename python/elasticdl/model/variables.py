@@ -135,6 +135,15 @@ def trainable_variables(model: keras.Model) -> list[NamedVariable]:
     return result
 
 
+def trained_variables(model: keras.Model) -> list[Any]:
+    """Return Keras's trainable variables, of which a step has the gradients.
+
+    Raises UserCodeError for one that is not float32, before anything is traced for it:
+    what Keras says of such a variable names no variable.
+    """
+    return [item.variable for item in trainable_variables(model)]
+
+
 def layout_variables(
     variables: Sequence[NamedVariable], kinds: Mapping[str, GradientKind]
 ) -> list[Variable]:

@@ -34,7 +34,7 @@ from elasticdl.model.optimizer_variables import refuse_later_ones, variables_of
 from elasticdl.model.optimizers import keeps_no_gradient
 from elasticdl.model.state import non_trainable
 from elasticdl.model.tracing import GraphFunction
-from elasticdl.model.variables import NamedVariable
+from elasticdl.model.variables import NamedVariable, trained_variables
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.group.buckets import LEAST_FLOATS, Bucket, buckets
 from elasticdl.worker.group.moved import MovedState
@@ -122,7 +122,7 @@ class GroupStep:
         self._definition = definition
         self._optimizer = optimizer
         self.moved = MovedState(moved)
-        self.variables = list(definition.model.trainable_variables)
+        self.variables = trained_variables(definition.model)
         self._frozen = [v.variable for v in non_trainable(definition.model).frozen]
         self._shares_memory = keeps_no_gradient(optimizer, self.variables)
         fuse(optimizer, self.variables)

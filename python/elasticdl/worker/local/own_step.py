@@ -16,6 +16,7 @@ import tensorflow as tf
 from elasticdl.errors import UserCodeError
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.state import layers_of
+from elasticdl.model.variables import trained_variables
 from elasticdl.worker.steps.step import Tensors, Traced
 
 
@@ -26,7 +27,7 @@ class OwnStep:
         """Take a module with a built model that overrides train_step."""
         self._definition = definition
         self._metrics = list(definition.model.metrics)
-        self.variables = list(definition.model.trainable_variables)
+        self.variables = trained_variables(definition.model)
         self._traced = Traced(self._compute, jit=definition.jit_compile)
 
     def trace(self, features: Tensors, targets: Tensors) -> None:

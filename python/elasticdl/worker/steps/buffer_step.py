@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from elasticdl.model.specs import Shape
 from elasticdl.model.state import non_trainable
+from elasticdl.model.variables import trained_variables
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.steps.packing import Arena
@@ -39,7 +40,7 @@ class BufferStep:
         """Take a module with a built model, and the loss scale."""
         self._definition = definition
         self._scale = scale
-        self._variables = list(definition.model.trainable_variables)
+        self._variables = trained_variables(definition.model)
         self._frozen = [v.variable for v in non_trainable(definition.model).frozen]
         # Metrics of layers are for evaluations, which count by themselves.
         self._metrics = {id(v) for v in definition.model.metrics_variables}

@@ -15,6 +15,7 @@ import tensorflow as tf
 from elasticdl.errors import UserCodeError
 from elasticdl.model.specs import Shape
 from elasticdl.model.state import non_trainable
+from elasticdl.model.variables import trained_variables
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.fused_update import fuse
 from elasticdl.worker.steps.loss_scale import LossScale
@@ -63,7 +64,7 @@ class VariableStep:
         self._guard = guard
         self._on_ps = on_ps
         self._scale = scale
-        self.variables = list(definition.model.trainable_variables)
+        self.variables = trained_variables(definition.model)
         self._frozen = [v.variable for v in non_trainable(definition.model).frozen]
         if optimizer is not None:
             fuse(optimizer, self.variables)

@@ -135,3 +135,20 @@ def test_gradients_that_come_otherwise_for_a_batch_of_another_form_are_refused(
         UserCodeError, match=r"kernel.*is dense for a batch of this form"
     ):
         step.run({"x": features}, labels)
+
+
+def test_variables_of_16_bits_are_refused_before_keras_fails_on_them(choose):
+    with pytest.raises(UserCodeError, match=r"/kernel` is bfloat16, expected float32"):
+        choose(
+            """
+def custom_model():
+    return keras.Sequential([
+        keras.Input((6,)), keras.layers.Dense(8, dtype="bfloat16"),
+        keras.layers.Dense(3),
+    ])
+
+def optimizer():
+    return keras.optimizers.SGD(0.1, global_clipnorm=1.0)
+""",
+            applies_here=True,
+        )
