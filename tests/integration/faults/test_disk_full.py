@@ -180,6 +180,49 @@ def test_full_disk_under_the_whole_job_is_waited_out(small, small_disk):
     assert report.master_restarts == 0
 
 
+@pytest.mark.soak
+@needs_prlimit
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_group_waits_out_a_full_disk_under_the_journal_and_loses_nobody_else(
+    job, fault
+):
+    """No round begins that the journal has not; the members wait for it."""
+    one = job(
+        "group-full",
+        strategy="allReduce",
+        worker={"replicas": 3},
+        training={"epochs": 10_000, "batchSize": 16, "batchesPerTask": 4},
+    )
+
+    def all_three(status):
+        group = status.group
+        return group and group.level and len(group.members) == 3
+
+    leader = one.wait_until(all_three, "3 members").group.members[0]
+    one.wait_for_step(60)
+    (pid,) = pids(one, "master")
+    limit_files(pid, journal_size(one))
+    one.wait_until(
+        lambda s: "cannot write the journal" in s.message, "a message of the journal"
+    )
+    one.handle.kill(leader, fault)
+    time.sleep(4.0)  # less than makes it silent
+    if fault == signal.SIGSTOP:
+        one.handle.kill(leader, signal.SIGCONT)
+    time.sleep(32.0)  # more than any limit of a group
+    limit_files(pid, resource.RLIM_INFINITY)
+    one.wait_until(lambda s: "journal" not in s.message, "an end of that message")
+    status = one.wait_until(all_three, "3 members")
+    one.wait_for_step(status.progress.version + 40)
+    one.end_after_this_epoch()
+    report = one.finish()
+    check_whole(one, report)
+    assert one.audit().once
+    assert report.rewinds == 0
+    lost = [leader] if fault == signal.SIGKILL else []
+    assert [relaunch.replica for relaunch in report.relaunches] == lost
+
+
 @needs_mount
 def test_a_master_that_begins_on_a_full_disk_says_so_and_goes_on(small, small_disk):
     folder = small_disk("jobs/begins-full/journal")
