@@ -3,20 +3,15 @@
 Owns the names and the atomic writing: each format is written aside and renamed, so a
 reader never meets half a model, and an interrupted export leaves the old one. Called
 by the worker for EXPORT tasks, and by `definition` to ask whether it can be done.
-Knows nothing of checkpoints.
+Knows nothing of checkpoints, nor of rounds (`worker.uses.models_aside`).
 
     <dir>/saved_model/       TensorFlow SavedModel, signature `serving_default`
     <dir>/model.keras        Keras archive
-    <dir>/best/              the same of the best model, where one is kept
-    <dir>/.kept-best-<job>-<life>-<n>/    the same of a round, until it is moved
-    <dir>/.kept-restored-<job>-<life>-<n>/
-    <dir>/[best/].round      the round whose model was moved there
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import functools
 import logging
@@ -26,7 +21,6 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +35,6 @@ log = logging.getLogger(__name__)
 
 SAVED_MODEL = "savedModel"
 KERAS = "keras"
-_ASIDE = ".kept-"
-_MARK = ".round"
 _WORK = ".export-"
 _ENDPOINT = "serve"  # as `model.export` names it; the first is `serving_default` too
 _OWN_TRACE = "_default_save_signature"  # of Keras's layers, asked by TensorFlow
@@ -87,7 +79,7 @@ def export_model(
                         "the model cannot be exported as %s: %s", name, short(error)
                     )
                     continue
-                written.append(_move(path, directory / FILE_OF[name], aside))
+                written.append(move(path, directory / FILE_OF[name], aside))
             for name in refused if written else ():
                 # One of an earlier job would pass for this model beside the others.
                 earlier = directory / FILE_OF[name]
@@ -136,6 +128,19 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def is_written(folder: Path) -> bool:
+    """Whether somebody is known to write a model there now."""
+    for work in folder.glob(f"{_WORK}*"):
+        try:
+            with _locked(work):
+                pass
+        except BlockingIOError:
+            return True
+        except OSError:  # it is gone, or the file system has no locks
+            continue
+    return False
 
 
 def check_exports(
@@ -192,131 +197,6 @@ def _loads_alone(model: keras.Model) -> bool:
         warnings.simplefilter("always")
         model.build_from_config(model.get_build_config())
     return not said
-
-
-@dataclass(frozen=True)
-class RoundOf:
-    """An evaluation round of a job, with what tells it from all others."""
-
-    job: str
-    life: int  # when the job's journal began, in ms since 1970
-    number: int  # they grow within a life
-
-    @staticmethod
-    def of_mark(text: str) -> RoundOf:
-        """Return the round of a place's mark. Raises ValueError if it is none."""
-        job, life, number = text.split(" ")
-        return RoundOf(job, int(life), int(number))
-
-    @property
-    def mark(self) -> str:
-        """What a place says that has this round's model."""
-        return f"{self.job} {self.life} {self.number}"
-
-
-class Aside:
-    """The model of an evaluation round, in a folder beside the place it is for.
-
-    Folders of other jobs in the same directory are left alone.
-    """
-
-    def __init__(self, directory: Path, target: str, model: RoundOf) -> None:
-        """Take the export's folder, what the model is kept for, and the round."""
-        self._directory = directory
-        self._target = target
-        self._model = model
-        stem = f"{_ASIDE}{target}-"
-        self.path = directory / f"{stem}{model.job}-{model.life}-{model.number}"
-        self._unnamed = directory / f"{stem}{model.number}"  # by an earlier version
-
-    def clear(self, *, but: int = 0) -> None:
-        """Remove the models of the job's earlier rounds, but that of `but`."""
-        mine = self._model
-        for path, life, number in _aside_of(self._directory, mine.job, self._target):
-            earlier = (life, number) < (mine.life, mine.number)
-            if earlier and (life, number) != (mine.life, but):
-                shutil.rmtree(path, ignore_errors=True)
-
-    def move_to(self, place: Path, formats: Sequence[str]) -> list[Path]:
-        """Move the model to its place; return its paths there, in these formats.
-
-        May be called again after it was interrupted or done: rounds have growing
-        numbers, and a place that has a later one's model is left alone.
-
-        Raises CheckpointError when the disk refuses, or the model is not there.
-        """
-        mark = place / _MARK
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            there = self._is_in(mark)
-            if self._unnamed.is_dir() and not (there or self.path.is_dir()):
-                self._unnamed.rename(self.path)
-            if self.path.is_dir():
-                for name in FILE_OF.values():
-                    if (self.path / name).exists():
-                        _move(self.path / name, place / name, self.path)
-                mine = self.path / _MARK
-                mine.write_text(self._model.mark)
-                mine.replace(mark)
-                shutil.rmtree(self.path, ignore_errors=True)
-            elif not there:
-                raise FileNotFoundError(errno.ENOENT, "the model is not there")
-        except OSError as error:
-            raise CheckpointError(
-                f"the model in {self.path} cannot be moved to {place}: "
-                f"{error.strerror or error}; "
-                "export.dir has to be one folder for all workers, which they can write"
-            ) from error
-        self.clear()
-        # In others, a model of before may lie there.
-        written = [place / FILE_OF[name] for name in formats]
-        return [path for path in written if path.exists()]
-
-    def _is_in(self, mark: Path) -> bool:
-        """Whether a place has this model, or that of a later round of this life."""
-        mine = self._model
-        try:
-            text = mark.read_text()
-            if text.isdecimal():  # by an earlier version, which told of no job
-                return int(text) >= mine.number
-            found = RoundOf.of_mark(text)
-        except (OSError, ValueError):
-            return False
-        same = (found.job, found.life) == (mine.job, mine.life)
-        return same and found.number >= mine.number
-
-
-def clear_left_aside(directory: Path, last: RoundOf) -> None:
-    """Remove the models that a job's rounds up to the `last` one have left aside.
-
-    Each is of a round whose master was lost before its journal had it, or of a life of
-    the job that it left: nothing moves it any more. One that somebody still writes is
-    left to them.
-    """
-    for path, life, number in _aside_of(directory, last.job, "*"):
-        if (life, number) <= (last.life, last.number) and not _is_written(path):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _aside_of(
-    directory: Path, job: str, target: str
-) -> Iterator[tuple[Path, int, int]]:
-    """Yield each model that a job has aside, its life and round."""
-    names = re.compile(rf"{re.escape(_ASIDE)}[a-z]+-{re.escape(job)}-(\d+)-(\d+)")
-    for path in directory.glob(f"{_ASIDE}{target}-*"):
-        if found := names.fullmatch(path.name):
-            yield path, int(found[1]), int(found[2])
-
-
-def _is_written(folder: Path) -> bool:
-    """Whether somebody writes a model there now."""
-    try:
-        for work in folder.glob(f"{_WORK}*"):
-            with _locked(work):
-                pass
-    except OSError:
-        return True
-    return False
 
 
 def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> None:
@@ -407,8 +287,8 @@ def _named(signature: list[Any]) -> list[Any]:
     return packed
 
 
-def _move(path: Path, target: Path, aside: Path) -> Path:
-    """Move the written file into place; an existing one is moved aside first."""
+def move(path: Path, target: Path, aside: Path) -> Path:
+    """Move a written file into place, an existing one aside first. Raises OSError."""
     if target.exists():
         old = aside / f"old-{target.name}"
         target.rename(old)

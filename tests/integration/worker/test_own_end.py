@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from elasticdl.job.spec.job import ExportSpec
 from elasticdl.job.tasks import ExportTarget, ModelVersion, Task, TaskType
-from elasticdl.model.export import Aside, RoundOf
 from elasticdl.worker.group_maker import ValuesInModel
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 from elasticdl.worker.uses.model_export import ModelExporter
 from elasticdl.worker.uses.model_values import ModelValues
+from elasticdl.worker.uses.models_aside import Aside, RoundOf
 
 from tests.integration.worker.test_local_checkpoint import saved, state_of
 from tests.integration.worker.test_local_trainer import local, train, weights

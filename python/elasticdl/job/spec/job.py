@@ -267,7 +267,10 @@ def _all_formats() -> list[Literal["savedModel", "keras"]]:
 class ExportSpec(SpecModel):
     """The exported model for serving."""
 
-    dir: str = Field("", description="Folder for the exported model; empty is none.")
+    dir: str = Field(
+        "",
+        description="Folder for the exported model, of this job alone; empty is none.",
+    )
     formats: list[Literal["savedModel", "keras"]] = Field(
         default_factory=_all_formats,
         min_length=1,

@@ -239,7 +239,7 @@ class Stages:
 
     def _evaluated(self, *, now: float) -> bool:
         rounds, job = self._parts.rounds, self._job
-        if rounds.current is not None:
+        if rounds.current is not None or rounds.kept.moving:
             return False
         measured = job.trains and rounds.has_measured(job.version)
         if measured or rounds.is_up_to_date:

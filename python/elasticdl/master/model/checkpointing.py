@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from elasticdl.beneath import opened
 from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import PENDING, Manifest, ShardFile
-from elasticdl.errors import CheckpointError
+from elasticdl.errors import CheckpointError, JournalError, SupersededError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone, SnapshotRequest
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
@@ -333,6 +333,8 @@ class Checkpoints:
 
         try:
             await _in_thread(complete)
+            # One that counts what the journal has not would be ahead of it.
+            await self._ledger.commit()
             if self.request is not request:
                 return  # a rewind came between: it is of a course that was left
             target = await _in_thread(
@@ -340,7 +342,7 @@ class Checkpoints:
                     aside, self.directory, manifest.version, root=root
                 )
             )
-        except (OSError, CheckpointError) as error:
+        except (OSError, CheckpointError, JournalError, SupersededError) as error:
             if self.request is request:
                 self._fail(request, str(error), now=now)
             return

@@ -207,7 +207,9 @@ class Rounds:
         if self.stops_training:
             # Else one that takes longer than the interval would follow the other.
             self.schedule.nobody_trains(now)
-        if self.current is not None or not self.possible:
+        # One model after the other is moved to its place: of two workers the one with
+        # the earlier model could come last, or find that the next round removed it.
+        if self.current is not None or self.kept.moving or not self.possible:
             return
         why, self._again = self._again, ""
         why = why or (

@@ -15,16 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import gzip
 import logging
 import math
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 from elasticdl.beneath import Folder
 from elasticdl.errors import JournalError, SupersededError
@@ -36,6 +33,8 @@ log = logging.getLogger(__name__)
 # A restart reads what the last segment holds, a tenth of a second for each MB or so.
 SEGMENT_BYTES = 4 << 20
 _RETRY_SECONDS = 0.25
+# A write that takes so long is told of: its disk may be away, as a file server is.
+_NO_ANSWER_SECONDS = 5.0
 _LOOK_SECONDS = 10.0  # between two looks at the room that is left
 # A snapshot for which there was no room is tried again when the segment is that much
 # longer: to make one costs the loop time, and takes room that the events need.
@@ -77,6 +76,8 @@ class Journal:
         self._failed: JournalError | SupersededError | None = None
         self.blocked_since: float | None = None  # the disk is full since (by `clock`)
         self._problem = ""
+        self._way_on = ""  # what ends that
+        self._unanswered: asyncio.Future[None] | None = None  # given up, in its thread
         # Free bytes and all bytes of the volume, as of the last write.
         self.volume: tuple[float, float] | None = None
         self._looked = -math.inf
@@ -142,7 +143,7 @@ class Journal:
         return (
             f"{self._problem}. The job has stood still for "
             f"{self.blocked_seconds:.0f} s and goes on by itself once "
-            f"there is room; it fails after {self._wait_seconds:.0f} s "
+            f"{self._way_on}; it fails after {self._wait_seconds:.0f} s "
             "(master.journalWaitSeconds)"
         )
 
@@ -192,39 +193,68 @@ class Journal:
 
     async def _put(self, lines: list[bytes]) -> None:
         """Write lines, waiting for space if necessary; the caller holds `_disk`."""
-        loop = asyncio.get_running_loop()
         began = self._clock()
         while True:
             try:
-                await loop.run_in_executor(None, self._write_and_look, lines)
+                await self._in_thread(lambda: self._write_and_look(lines), began)
                 break
-            except SupersededError as error:
-                self._failed = error
-                raise
             except OSError as error:
                 problem = cannot_write(self._path, error)
-                self._problem = str(problem)
-                if self.blocked_since is None:
-                    self.blocked_since = began
-                    log.error(
-                        "%s; waiting up to %.0f s, nothing is acknowledged meanwhile",
-                        problem,
-                        self._wait_seconds,
-                    )
-                if self._clock() >= self._until(began):
-                    self._failed = problem
-                    raise problem from error
+                self._wait_or_fail(problem, began, "there is room")
                 await asyncio.sleep(_RETRY_SECONDS)
-        if self.blocked_since is not None:
-            log.warning(
-                "the journal can be written again after %.1f s",
-                self._clock() - self.blocked_since,
-            )
-            self.refused_seconds += self._clock() - self.blocked_since
-            self.blocked_since = None
+        self._taken()
         if lines:
             self._on_commit(self._clock() - began)
         self._durable += len(lines)
+
+    async def _in_thread(self, work: Callable[[], None], began: float) -> None:
+        """Do this in a thread. Raises what it raises, and JournalError.
+
+        A disk that does not answer is waited for as one that refuses is.
+        """
+        loop = asyncio.get_running_loop()
+        done = loop.run_in_executor(None, work)
+        while not (await asyncio.wait([done], timeout=_NO_ANSWER_SECONDS))[0]:
+            seconds = self._clock() - began
+            problem = JournalError(
+                f"cannot write the journal: no answer from its disk for {seconds:.0f} "
+                f"s ({self._path}); look after that volume, or its file server"
+            )
+            try:
+                self._wait_or_fail(problem, began, "it answers")
+            except JournalError:
+                # What it still writes was acknowledged to nobody.
+                self._unanswered = done
+                done.add_done_callback(_forget)
+                raise
+        try:
+            done.result()
+        except SupersededError as error:
+            self._failed = error
+            raise
+
+    def _wait_or_fail(self, problem: JournalError, began: float, way_on: str) -> None:
+        """Say what the journal waits for. Raises JournalError after its patience."""
+        self._problem, self._way_on = str(problem), way_on
+        if self.blocked_since is None:
+            self.blocked_since = began
+            log.error(
+                "%s; waiting up to %.0f s, nothing is acknowledged meanwhile",
+                problem,
+                self._wait_seconds,
+            )
+        if self._clock() >= self._until(began):
+            self._failed = problem
+            raise problem
+
+    def _taken(self) -> None:
+        """Note that the disk takes something."""
+        if self.blocked_since is None:
+            return
+        seconds = self._clock() - self.blocked_since
+        log.warning("the journal can be written again after %.1f s", seconds)
+        self.refused_seconds += seconds
+        self.blocked_since = None
 
     def _until(self, began: float) -> float:
         """Return until when a write that began then is tried."""
@@ -318,12 +348,8 @@ class Journal:
             # segment, which is begun before the lock is given back.
             lines, snapshot = self._take(), state()
             await self._put(lines)
-            loop = asyncio.get_running_loop()
-            try:
-                await loop.run_in_executor(None, self._compact, snapshot)
-            except SupersededError as error:
-                self._failed = error
-                raise
+            await self._in_thread(lambda: self._compact(snapshot), self._clock())
+            self._taken()
 
     def _compact(self, state: Event) -> None:
         number = self._number + 1
@@ -366,7 +392,11 @@ class Journal:
         """Pack segments that no restart reads any more; remove older snapshots."""
         for number, segment in files.segments(self._directory).items():
             if number < self._number and segment.suffix != ".gz":
-                _pack(segment, self._ends.get(number))
+                try:
+                    files.pack(segment, self._ends.get(number))
+                except OSError as error:
+                    # The plain segment is as good; only room is lost.
+                    log.warning("%s", cannot_write(segment, error))
         self._ends = {self._number - 1: self._ends[self._number - 1]}
         old = {path.name for path in files.snapshots(self._directory).values()}
         with files.folder_of(self._directory) as folder:
@@ -378,7 +408,15 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; uncommitted events are lost."""
-        os.close(self._fd)
+        # A thread that still writes must not meet another file of that number.
+        if self._unanswered is None or self._unanswered.done():
+            os.close(self._fd)
+
+
+def _forget(done: asyncio.Future[None]) -> None:
+    """Take what became of a write that nobody waits for any more."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _next_number(directory: Path) -> int:
@@ -398,36 +436,6 @@ def _write_synced(folder: Folder, name: str, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _pack(path: Path, end: int | None) -> None:
-    """Replace a segment by a packed one, without events that do not count."""
-    packed = path.with_name(path.name + ".gz")
-    try:
-        with files.folder_of(path.parent) as folder:
-            with (
-                folder.reader(path.name) as source,
-                folder.replacing(packed.name) as handle,
-                os.fdopen(handle, "wb", closefd=False) as target,
-            ):
-                with gzip.open(target, "wb", compresslevel=3) as zipped:
-                    _copy(source, zipped, end)
-                target.flush()
-                os.fsync(target.fileno())
-            folder.flush()
-            folder.unlink(path.name)
-    except OSError as error:
-        # The plain segment is as good; only room is lost.
-        log.warning("%s", cannot_write(packed, error))
-
-
-def _copy(source: IO[bytes], target: gzip.GzipFile, end: int | None) -> None:
-    if end is None:
-        shutil.copyfileobj(source, target, 1 << 20)
-        return
-    while end > 0 and (data := source.read(min(end, 1 << 20))):
-        target.write(data)
-        end -= len(data)
 
 
 def _sync(fd: int) -> None:

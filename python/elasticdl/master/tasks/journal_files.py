@@ -1,7 +1,8 @@
 """The journal's files: their names and format, and reading them back.
 
 Owns the format. Called by `master.tasks.journal`, which writes them, and by whoever
-only reads (`master.tasks.audit`). Must not know what events mean, nor change anything.
+only reads (`master.tasks.audit`). Must not know what events mean, nor change anything
+but the form of a segment that is over.
 
     <dir>/00000002.jsonl         a segment: batches of events
     <dir>/00000001.jsonl.gz      older segments, packed; kept for `elasticdl audit`
@@ -25,7 +26,9 @@ import contextlib
 import gzip
 import json
 import logging
+import os
 import re
+import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -315,3 +318,32 @@ def _has_whole_batch(file: IO[bytes]) -> bool:
             return True
         place = rest.find(b"+", place + 1)
     return False
+
+
+def pack(path: Path, end: int | None) -> None:
+    """Replace a segment by a packed one, without what is behind `end`. Raises OSError.
+
+    None: all of it counts.
+    """
+    packed = path.with_name(path.name + ".gz")
+    with folder_of(path.parent) as folder:
+        with (
+            folder.reader(path.name) as source,
+            folder.replacing(packed.name) as handle,
+            os.fdopen(handle, "wb", closefd=False) as target,
+        ):
+            with gzip.open(target, "wb", compresslevel=3) as zipped:
+                _copy(source, zipped, end)
+            target.flush()
+            os.fsync(target.fileno())
+        folder.flush()
+        folder.unlink(path.name)
+
+
+def _copy(source: IO[bytes], target: gzip.GzipFile, end: int | None) -> None:
+    if end is None:
+        shutil.copyfileobj(source, target, 1 << 20)
+        return
+    while end > 0 and (data := source.read(min(end, 1 << 20))):
+        target.write(data)
+        end -= len(data)

@@ -21,11 +21,12 @@ from elasticdl.job.tasks import (
     TaskReport,
 )
 from elasticdl.model.definition import ModelDefinition
-from elasticdl.model.export import Aside, RoundOf, clear_left_aside, export_model
+from elasticdl.model.export import export_model
 from elasticdl.model.optimizers import ends_with_other_values
 from elasticdl.worker.trainer import ModelSource
 from elasticdl.worker.uses.finite import Expect, any_values
 from elasticdl.worker.uses.model_values import ModelValues
+from elasticdl.worker.uses.models_aside import Aside, RoundOf, clear_left_aside
 
 log = logging.getLogger(__name__)
 

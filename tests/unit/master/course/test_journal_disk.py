@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,22 @@ SHORT = {
     "worker__heartbeat_seconds": 0.1,
     "worker__dead_seconds": 1.0,
 }
+
+
+@pytest.fixture
+def hangs(monkeypatch) -> Iterator[threading.Event]:
+    """While it is cleared the journal's disk does not answer."""
+    answers, real = threading.Event(), journals._sync
+    answers.set()
+
+    def sync(descriptor: int) -> None:
+        answers.wait()
+        real(descriptor)
+
+    monkeypatch.setattr(journals, "_NO_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(journals, "_sync", sync)
+    yield answers
+    answers.set()
 
 
 async def begun(rig, master) -> None:
@@ -115,6 +133,80 @@ def test_a_disk_that_stays_full_fails_the_job_and_acknowledges_nothing(rig) -> N
         assert not rig.world.late
 
     rig.run(story, journal_wait=0.3)
+
+
+def test_no_checkpoint_counts_what_a_journal_that_is_refused_has_not(rig) -> None:
+    """A master that is lost then would go on behind records that no journal has."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            parts = master.job.parts
+            await begun(rig, master)
+            first = parts.checkpoints.newest
+            kept = fill_disk(master)
+            rig.world.go.set()
+            await rig.until(lambda: parts.ledger.trouble)
+            assert parts.ledger.queue.done_tasks
+            parts.checkpoints.ask("a test", now=master.job.clock())
+            await rig.until(lambda: parts.checkpoints.naming)
+            await asyncio.sleep(0.5)
+            assert parts.checkpoints.newest is first
+            make_room(master, kept)
+            await rig.until(lambda: parts.checkpoints.newest is not first)
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story, journal_wait=30.0)
+
+
+def test_a_disk_that_does_not_answer_is_told_and_fails_the_job_in_the_end(
+    rig, hangs
+) -> None:
+    """As a file server that is away, where its clients wait for ever."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            ledger = master.job.parts.ledger
+            await rig.until(lambda: leases_known(rig) == 2)
+            hangs.clear()
+            rig.world.go.set()
+            await rig.until(lambda: ledger.trouble)
+            said = status.build(master.job, now=master.job.clock()).message
+            report = await rig.ended()
+            hangs.set()
+        assert "no answer from its disk" in said
+        assert "goes on by itself once it answers" in said
+        assert report.status is JobState.FAILED
+        assert rig.running.result().exit_code is ExitCode.STORAGE
+        assert not rig.world.late
+
+    rig.run(story, journal_wait=1.0)
+
+
+def test_a_stop_waits_a_minute_for_a_disk_that_does_not_answer(
+    rig, monkeypatch, hangs
+) -> None:
+    monkeypatch.setattr(job_state, "STOP_SECONDS", 0.5)
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            parts = master.job.parts
+            await begun(rig, master)
+            hangs.clear()
+            rig.world.go.set()
+            await rig.until(lambda: parts.ledger.trouble)
+            master.job.end(JobState.STOPPED, "asked to stop", status.STOPPED)
+            report = await rig.ended()
+            hangs.set()
+        assert report.status is JobState.STOPPED
+        assert "no answer from its disk" in report.message
+        assert "it resumes from version" in report.message
+
+    rig.run(story, journal_wait=3600.0)
 
 
 def test_what_the_journal_waits_for_is_shown_and_told_while_it_waits(rig) -> None:

@@ -476,6 +476,9 @@ def test_a_model_is_the_best_one_when_it_is_in_its_place_whoever_is_lost(
         True,
         course.rounds.kept.moving,
     )
+    # No round begins meanwhile, whose model could come before this one.
+    course.rounds.tick(version=12, epochs_done=9, now=5.0)
+    assert course.rounds.current is None
     course.rounds.rewound(version=5, epochs_done=0)
     assert course.rounds.kept.moving == move.round
     course = restarted(ledger, tmp_path, BEST_MODEL)
