@@ -29,6 +29,7 @@ from elasticdl.model.user_code import ModelCode, check_params
 
 FULL_POLICY = "float32"
 MIXED_POLICY = "mixed_bfloat16"
+_FLOATX = "float32"  # also of inputs and constants
 Imported = TypeVar("Imported")
 _EXAMPLE_RECORDS = 2  # Two show that the first axis is the record.
 
@@ -38,8 +39,26 @@ def with_policy(run: Callable[[], Imported]) -> tuple[Imported, Any]:
 
     A module sets one for all its layers at its top, as Keras's guide does.
     """
-    keras.config.set_dtype_policy(FULL_POLICY)  # not that of a module before
-    return run(), keras.config.dtype_policy()
+    keras.config.set_floatx(_FLOATX)  # not those of a module before
+    keras.config.set_dtype_policy(FULL_POLICY)
+    imported = run()
+    refuse_floatx()
+    return imported, keras.config.dtype_policy()
+
+
+def refuse_floatx() -> None:
+    """Raise UserCodeError if the module's code has set another type of floats.
+
+    It would be that of inputs and constants, and not that of variables.
+    """
+    floatx = keras.config.floatx()
+    if floatx != _FLOATX:
+        keras.config.set_floatx(_FLOATX)
+        raise UserCodeError(
+            f"the module calls keras.config.set_floatx({floatx!r}), expected "
+            f"{_FLOATX!r}, which all variables have: leave the call out "
+            "(model.mixedPrecision computes in 16 bits)"
+        )
 
 
 def begin(*, seed: int, policy: Any = FULL_POLICY) -> None:
@@ -61,12 +80,13 @@ def call_model_function(
 ) -> keras.Model:
     """Return the Keras model that the user's function or class makes.
 
-    Raises UserCodeError when it raises, gets params it does not take, or returns
-    something else.
+    Raises UserCodeError when it raises, gets params it does not take, sets another
+    type of floats, or returns something else.
     """
     check_params(f"{name}()", function, params)
     with code.running(f"{name}()"):
         model = function(**params)
+    refuse_floatx()
     if not isinstance(model, keras.Model):
         got = "None" if model is None else type(model).__name__
         raise UserCodeError(
@@ -167,11 +187,11 @@ def call(model: keras.Model, features: Any, *, training: bool) -> Any:
 
 
 def takes_training(model: keras.Model) -> bool:
-    """Return whether the model's call has a `training` parameter."""
-    parameters = inspect.signature(type(model).call).parameters
-    return "training" in parameters or any(
-        p.kind is p.VAR_KEYWORD for p in parameters.values()
-    )
+    """Return whether the model's call has a `training` parameter, as Keras asks.
+
+    One with `**kwargs` alone is called without: its layers then hear of no mode.
+    """
+    return "training" in inspect.signature(model.call).parameters
 
 
 def build_weights(code: ModelCode, model: keras.Model, features: Any, name: str) -> Any:

@@ -80,6 +80,8 @@ def refuse_unsupported(
     `strategy`: of a job that trains; None for another one.
     """
     problems = list(_anywhere(model))
+    if strategy is not None and not trains_itself(model):
+        problems += _chosen_by_property(model)
     if strategy is Strategy.PARAMETER_SERVER:
         problems += [*_on_ps(model), *_optimizer_on_ps(optimizer)]
     elif strategy is Strategy.ALL_REDUCE:
@@ -113,6 +115,15 @@ def _anywhere(model: keras.Model) -> Iterator[str]:
             yield (
                 f"layer `{layer.path}` is quantized ({layer.quantization_mode}), "
                 "which cannot be trained; quantize the exported model"
+            )
+
+
+def _chosen_by_property(model: keras.Model) -> Iterator[str]:
+    for name in ("trainable_weights", "trainable_variables"):
+        if overrides(model, name):
+            yield (
+                f"{type(model).__name__}.{name} is never asked: what is trained is "
+                "what has trainable=True; set trainable = False on the other layers"
             )
 
 

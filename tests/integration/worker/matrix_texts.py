@@ -379,6 +379,39 @@ def spread(labels, predictions):
     return keras.ops.max(predictions, axis=-1) - keras.ops.min(predictions, axis=-1)
 
 """
+# Several results by their names, of whole numbers under a name that others have too.
+SEVERAL_RESULTS = """
+class Hits(keras.metrics.Metric):
+    def __init__(self):
+        super().__init__(name="hits")
+        self.hits = self.add_weight(
+            shape=(), initializer="zeros", name="seeded_hits", dtype="int32")
+        self.rows = self.add_weight(shape=(), initializer="zeros", name="rows")
+
+    def update_state(self, labels, predictions, sample_weight=None):
+        best = keras.ops.argmax(predictions, axis=-1)
+        hit = keras.ops.equal(keras.ops.cast(labels, best.dtype), best)
+        self.hits.assign_add(keras.ops.sum(keras.ops.cast(hit, "int32")))
+        self.rows.assign_add(keras.ops.cast(keras.ops.shape(hit)[0], "float32"))
+
+    def result(self):
+        hits = keras.ops.cast(self.hits, "float32")
+        return {"hits": hits, "share": hits / keras.ops.maximum(self.rows, 1.0)}
+
+"""
+# Keras calls it without a mode, so that its layers are as in inference.
+KEYWORDS = {
+    "subclassed": MODEL["subclassed"].replace(
+        "training=None):  # without it layers do not hear of it", "**keywords):"
+    )
+}
+HEADED = """
+class Headed(keras.Model):
+    @property
+    def trainable_weights(self):
+        return super().trainable_weights[2:]
+
+"""
 # The labels of a record are as many as it has words.
 RAGGED_LOSS = """
 def off(labels, predictions):

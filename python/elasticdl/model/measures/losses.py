@@ -153,7 +153,7 @@ def checked_value(value: Any, name: str) -> tf.Tensor:
         raise UserCodeError(
             f"{name}(labels, predictions) returned a tensor of shape {tensor.shape}, "
             "expected a scalar, one number for the batch; return tf.reduce_mean(...) "
-            "of it"
+            "of it; a loss of Keras does so unless it has reduction=None"
         )
     if not tensor.dtype.is_floating:
         raise UserCodeError(

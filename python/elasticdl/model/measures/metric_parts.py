@@ -6,7 +6,7 @@ of workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,7 +105,19 @@ def compiled_metrics(model: keras.Model) -> list[NamedMetric]:
 def result_names(metric: Any) -> list[str]:
     """Return the names of the results of compiled metrics."""
     result = metric.result() if metric.variables else {}
-    return list(result)
+    return [name for name, _ in parts_of("", result)]
+
+
+def parts_of(name: str, result: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of a metric's result, as Keras's logs have them.
+
+    A metric may return several by their names, and so may one of several compiled ones.
+    """
+    if not isinstance(result, dict):
+        yield name, result
+        return
+    for part, value in result.items():
+        yield from parts_of(part, value)
 
 
 def full_precision(tree: Any) -> Any:

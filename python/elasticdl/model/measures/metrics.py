@@ -26,14 +26,16 @@ from elasticdl.model.measures.metric_parts import (
     NamedMetric,
     full_precision,
     number,
+    parts_of,
     pick_output,
     refuse_unless_sum,
     result_names,
 )
 from elasticdl.model.measures.targets import parted
-from elasticdl.model.state import plain
+from elasticdl.model.state import is_seed, plain
 from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.user_code import ModelCode
+from elasticdl.model.variables import NamedVariable
 
 LOSS = "loss"
 # What NumPy, lists or `if tensor` in a metric raise while it is traced.
@@ -164,12 +166,8 @@ class MetricSet:
             results[LOSS] = self._loss_sum / max(self._loss_count, 1.0)
         with self.code.running("the metrics"):
             for item in self.named:
-                value = item.metric.result()
-                if isinstance(value, dict):
-                    for name, part in value.items():
-                        results[name] = number(part)
-                else:
-                    results[item.name] = number(value)
+                for name, value in parts_of(item.name, item.metric.result()):
+                    results[name] = number(value)
         return results
 
     # The parts.
@@ -178,7 +176,7 @@ class MetricSet:
         found = []
         for item in self.named:
             for index, variable in enumerate(item.metric.variables):
-                if "seed" in variable.name and not variable.dtype.startswith("float"):
+                if is_seed(NamedVariable(variable.path, variable)):
                     continue
                 found.append((f"{item.name}/{index}:{variable.name}", variable))
         return found

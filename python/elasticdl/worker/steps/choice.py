@@ -13,7 +13,12 @@ from elasticdl.errors import UserCodeError
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.buffer_step import BufferStep
 from elasticdl.worker.steps.loss_scale import LossScale
-from elasticdl.worker.steps.step import GradientStep, StepDefinition, Tensors
+from elasticdl.worker.steps.step import (
+    GradientStep,
+    StepDefinition,
+    Tensors,
+    refuse_untrained,
+)
 from elasticdl.worker.steps.variable_step import VariableStep
 
 log = logging.getLogger(__name__)
@@ -52,5 +57,8 @@ def choose_step(
             log.info("the model's own variables are used: %s", error)
         else:
             if GradientKind.FROZEN not in kinds or variables.kinds(*batch) == kinds:
+                refuse_untrained(kinds)
                 return buffers, kinds
-    return variables, variables.kinds(*batch)
+    kinds = variables.kinds(*batch)
+    refuse_untrained(kinds)
+    return variables, kinds

@@ -152,3 +152,17 @@ def optimizer():
 """,
             applies_here=True,
         )
+
+
+@pytest.mark.parametrize("applies_here", [False, True])
+def test_a_model_with_nothing_to_train_is_refused(choose, applies_here):
+    with pytest.raises(UserCodeError, match="a gradient for none of the model's 0"):
+        choose(
+            """
+def custom_model():
+    network = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+    network.trainable = False
+    return network
+""",
+            applies_here=applies_here,
+        )
