@@ -20,6 +20,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.calls.servicer import MasterServicer
 from elasticdl.master.course.loop import MasterLoop
 from elasticdl.master.job_state import Job, JobEnding
+from elasticdl.master.patience import END_SECONDS, within
 from elasticdl.master.telling import status
 from elasticdl.master.telling.gauges import Gauges
 from elasticdl.master.telling.publishing import Publishing
@@ -61,12 +62,10 @@ class Master:
         document = folder.read_report(job.job_dir) if over else None
         if document is None:
             document = status.report(job, now=job.clock())
-            await asyncio.get_running_loop().run_in_executor(
-                None,
-                _write,
-                job.job_dir.report_file,
-                document.model_dump_json(indent=2),
-            )
+            file, text = job.job_dir.report_file, document.model_dump_json(indent=2)
+            loop = asyncio.get_running_loop()
+            written = loop.run_in_executor(None, _write, file, text)
+            await within(END_SECONDS, written, str(file))
         await self.publishing.close(document)
         log.log(
             logging.ERROR if ending.state is JobState.FAILED else logging.INFO,

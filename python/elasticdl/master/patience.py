@@ -1,16 +1,17 @@
-"""Storage that is away for a moment, met by a master that begins.
+"""Storage that is away for a moment, met by a master that begins or ends.
 
 Owns which errors of storage pass by themselves and the waiting for them. Called before
-a master serves, when nothing else could be done meanwhile; while it runs the journal
-waits in its own way. Must not know what is tried.
+a master serves, when nothing else could be done meanwhile, and when it ends; while it
+runs the journal waits in its own way. Must not know what is tried.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from elasticdl.errors import CheckpointError, JournalError
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# What has to be said at the end is said without a disk that does not answer.
+END_SECONDS = 5.0
 _RETRY_SECONDS = 0.5  # Short beside the half hour that storage may be away.
 # Nobody mends these by waiting.
 _LASTING = frozenset(
@@ -61,3 +64,17 @@ def patiently(
 def passes(error: BaseException | None) -> bool:
     """Whether a storage error may be gone in a moment, as on a network disk."""
     return isinstance(error, OSError) and error.errno not in _LASTING
+
+
+async def within(seconds: float, work: Awaitable[object], what: str) -> None:
+    """Wait for this, and no longer than so long: then it goes on by itself.
+
+    Raises what `work` raises.
+    """
+    task = asyncio.ensure_future(work)
+    if (await asyncio.wait([task], timeout=seconds))[0]:
+        task.result()
+        return
+    log.error(
+        "%s: its disk has not answered for %.0f s; going on without", what, seconds
+    )

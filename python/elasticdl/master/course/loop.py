@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from elasticdl.errors import (
     DataError,
@@ -44,6 +44,8 @@ from elasticdl.master.telling.publishing import Publishing
 from elasticdl.runner.base import Observation, Runner
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # The loop is woken by events; this bounds the cost of a missed one.
 _LONGEST_SLEEP_SECONDS = 2.0
@@ -133,7 +135,7 @@ class MasterLoop:
                 job.end(JobState.SUCCEEDED, job.message, ExitCode.OK)
             await self._hold_to_the_end()
             ending = job.ending or JobEnding(JobState.SUCCEEDED, "", ExitCode.OK)
-            return await WindDown(job, self._runner).run(ending)
+            return await self._while_told(WindDown(job, self._runner).run(ending))
         finally:
             for task in [*tasks, *self._passing()]:
                 task.cancel()
@@ -194,17 +196,17 @@ class MasterLoop:
             sleep = self._sleep_seconds(job.clock())
             await self._parts.signals.wait_for_loop(sleep)
 
-    async def _while_told(self, write: Coroutine[Any, Any, object]) -> None:
-        """Return when the journal has written.
+    async def _while_told(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return when the journal has written, or all replicas are gone.
 
         The job is published meanwhile: a disk that refuses is waited for, and where
         nobody can ask the master nobody else says so.
         """
-        task = asyncio.ensure_future(write)
+        task = asyncio.ensure_future(work)
         try:
             while not (await asyncio.wait([task], timeout=_LONGEST_SLEEP_SECONDS))[0]:
                 self._publishing.update(now=self._job.clock())
-            task.result()
+            return task.result()
         finally:
             task.cancel()
 

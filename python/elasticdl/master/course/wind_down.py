@@ -18,6 +18,7 @@ from elasticdl.master.job_state import Job, JobEnding
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Stop
 from elasticdl.master.model.checkpointing import THE_END
+from elasticdl.master.patience import END_SECONDS, within
 from elasticdl.master.tasks import facts
 from elasticdl.runner.base import Runner
 
@@ -141,7 +142,8 @@ class WindDown:
                 await self._hold()
         if not (self._parts.holder.begun and job.trains) or checkpoints.up_to_date:
             return ending  # nothing was trained since the newest one
-        await checkpoints.look()
+        # Those of a disk that does not answer may be there.
+        await within(END_SECONDS, checkpoints.look(), str(checkpoints.directory))
         where = checkpoints.resumes_from
         way_on = f"it resumes from {where}" if where else checkpoints.nothing_left
         problem = (
@@ -159,7 +161,8 @@ class WindDown:
 
     async def _until_written(self) -> None:
         checkpoints, holder = self._parts.checkpoints, self._parts.holder
-        while checkpoints.busy and await self._has_model():
+        ledger = self._parts.ledger
+        while checkpoints.busy and not ledger.failed and await self._has_model():
             now = self._job.clock()
             checkpoints.watch(now=now)
             if holder.can_regroup:

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,6 +51,8 @@ from elasticdl.master.tasks.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
+# Of their own: a volume that hangs holds no more than these, and nothing else up.
+_THREADS = ThreadPoolExecutor(4, "checkpoints")
 THE_END = "the end"  # why the checkpoint after the last record is asked for
 T = TypeVar("T")
 
@@ -453,4 +456,4 @@ def _is_gone(directory: str) -> bool:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(None, work)
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, work)

@@ -20,7 +20,8 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from elasticdl.beneath import Folder
@@ -34,7 +35,8 @@ log = logging.getLogger(__name__)
 SEGMENT_BYTES = 4 << 20
 _RETRY_SECONDS = 0.25
 # A write that takes so long is told of: its disk may be away, as a file server is.
-_NO_ANSWER_SECONDS = 5.0
+_NO_ANSWER_SECONDS = 10.0
+_LEAST_SECONDS = 60.0  # that one is waited for, whatever a full disk is
 _LOOK_SECONDS = 10.0  # between two looks at the room that is left
 # A snapshot for which there was no room is tried again when the segment is that much
 # longer: to make one costs the loop time, and takes room that the events need.
@@ -73,6 +75,8 @@ class Journal:
         self._durable = 0
         self._flushing: asyncio.Task[None] | None = None
         self._disk = asyncio.Lock()  # one write or switch of segments at a time
+        # Of its own: threads of other storage that hangs must not hold it up.
+        self._thread = ThreadPoolExecutor(1, "journal")
         self._failed: JournalError | SupersededError | None = None
         self.blocked_since: float | None = None  # the disk is full since (by `clock`)
         self._problem = ""
@@ -178,14 +182,22 @@ class Journal:
 
     async def hold(self) -> None:
         """Return if this master still owns the journal. Raises as `commit`."""
-        if self._failed:
-            raise self._failed
-        async with self._disk:
+        async with self._with_disk():
             await self._put([])
 
     async def _flush(self) -> None:
-        async with self._disk:
+        async with self._with_disk():
             await self._put(self._take())
+
+    @contextlib.asynccontextmanager
+    async def _with_disk(self) -> AsyncIterator[None]:
+        """Have the disk alone. Raises as `commit`, also what failed meanwhile."""
+        if self._failed:
+            raise self._failed
+        async with self._disk:
+            if self._failed:
+                raise self._failed
+            yield
 
     def _take(self) -> list[bytes]:
         lines, self._buffer = self._buffer, []
@@ -200,7 +212,7 @@ class Journal:
                 break
             except OSError as error:
                 problem = cannot_write(self._path, error)
-                self._wait_or_fail(problem, began, "there is room")
+                self._wait_or_fail(problem, began, "there is room", self._wait_seconds)
                 await asyncio.sleep(_RETRY_SECONDS)
         self._taken()
         if lines:
@@ -213,7 +225,8 @@ class Journal:
         A disk that does not answer is waited for as one that refuses is.
         """
         loop = asyncio.get_running_loop()
-        done = loop.run_in_executor(None, work)
+        done = loop.run_in_executor(self._thread, work)
+        patience = max(self._wait_seconds, _LEAST_SECONDS)
         while not (await asyncio.wait([done], timeout=_NO_ANSWER_SECONDS))[0]:
             seconds = self._clock() - began
             problem = JournalError(
@@ -221,7 +234,7 @@ class Journal:
                 f"s ({self._path}); look after that volume, or its file server"
             )
             try:
-                self._wait_or_fail(problem, began, "it answers")
+                self._wait_or_fail(problem, began, "it answers", patience)
             except JournalError:
                 # What it still writes was acknowledged to nobody.
                 self._unanswered = done
@@ -233,17 +246,19 @@ class Journal:
             self._failed = error
             raise
 
-    def _wait_or_fail(self, problem: JournalError, began: float, way_on: str) -> None:
-        """Say what the journal waits for. Raises JournalError after its patience."""
+    def _wait_or_fail(
+        self, problem: JournalError, began: float, way_on: str, patience: float
+    ) -> None:
+        """Say what the journal waits for. Raises JournalError when it has waited."""
         self._problem, self._way_on = str(problem), way_on
         if self.blocked_since is None:
             self.blocked_since = began
             log.error(
                 "%s; waiting up to %.0f s, nothing is acknowledged meanwhile",
                 problem,
-                self._wait_seconds,
+                patience,
             )
-        if self._clock() >= self._until(began):
+        if self._clock() >= self._until(began, patience):
             self._failed = problem
             raise problem
 
@@ -256,9 +271,9 @@ class Journal:
         self.refused_seconds += seconds
         self.blocked_since = None
 
-    def _until(self, began: float) -> float:
+    def _until(self, began: float, patience: float) -> float:
         """Return until when a write that began then is tried."""
-        until = began + self._wait_seconds
+        until = began + patience
         if self._hurried is not None:
             since, seconds = self._hurried
             until = min(until, max(began, since) + seconds)
@@ -343,7 +358,7 @@ class Journal:
         in which the segments part. Without room for the snapshot the journal goes on
         in the segment it has. Raises as `commit`.
         """
-        async with self._disk:
+        async with self._with_disk():
             # No await between these two: events of later moments go to the next
             # segment, which is begun before the lock is given back.
             lines, snapshot = self._take(), state()
@@ -389,7 +404,11 @@ class Journal:
         os.close(old_fd)
 
     def _tidy(self, *, keep: Path) -> None:
-        """Pack segments that no restart reads any more; remove older snapshots."""
+        """Pack segments that no restart reads any more; remove older snapshots.
+
+        Raises OSError, SupersededError.
+        """
+        self._require_ours()  # else newer ones are another master's
         for number, segment in files.segments(self._directory).items():
             if number < self._number and segment.suffix != ".gz":
                 try:
@@ -408,6 +427,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; uncommitted events are lost."""
+        self._thread.shutdown(wait=False)
         # A thread that still writes must not meet another file of that number.
         if self._unanswered is None or self._unanswered.done():
             os.close(self._fd)

@@ -23,6 +23,7 @@ from elasticdl.master.happenings import (
     MasterTookOver,
 )
 from elasticdl.master.job_state import Job
+from elasticdl.master.patience import END_SECONDS, within
 from elasticdl.master.tasks import facts
 from elasticdl.master.telling import status
 from elasticdl.master.telling.history import Recorder
@@ -113,7 +114,8 @@ class Publishing:
     async def close(self, report: JobReport) -> None:
         """Publish the end."""
         built = self._look(now=self._job.clock())
-        await self._recorder.close(built)
+        history = self._job.job_dir.history_file
+        await within(END_SECONDS, self._recorder.close(built), str(history))
         await self._publisher.close(
             status=self._show(built).model_dump_json(),
             report=_short_report(report).model_dump_json(),

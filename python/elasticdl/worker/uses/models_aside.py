@@ -14,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
 import re
 import shutil
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +29,7 @@ log = logging.getLogger(__name__)
 
 _ASIDE = ".kept-"
 _MARK = ".round"
-_BEGUN = ".moving"  # beside a model: what it replaces in other formats is gone
-_UNNAMED = ("", 0)  # job and life of a mark of an earlier version
+_BEGUN = ".moving"  # beside a model: the files that it had
 
 
 @dataclass(frozen=True)
@@ -105,20 +106,33 @@ class Aside:
 
     def _put(self, place: Path, formats: Sequence[str]) -> None:
         """Replace what is in the place by this model, and mark it. Raises OSError."""
-        begun = self.path / _BEGUN
-        if not begun.exists():  # afterwards some formats are no longer aside
-            for name in formats:
-                earlier = place / FILE_OF[name]
-                if earlier.exists() and not (self.path / FILE_OF[name]).exists():
-                    earlier.rename(self.path / f"earlier-{earlier.name}")
-                    log.warning("removed %s, which is of another model", earlier)
-            begun.touch()
+        had = self._files()
+        for name in formats:
+            earlier = place / FILE_OF[name]
+            if earlier.exists() and earlier.name not in had:
+                earlier.rename(self.path / f"earlier-{earlier.name}")
+                log.warning("removed %s, which is of another model", earlier)
         for file in FILE_OF.values():
             if (self.path / file).exists():
                 move(self.path / file, place / file, self.path)
         mine = self.path / _MARK
         mine.write_text(self._model.mark)
         mine.replace(place / _MARK)
+
+    def _files(self) -> list[str]:
+        """Return which files the model had before any was moved. Raises OSError."""
+        note = self.path / _BEGUN
+        if not note.exists():
+            found = [file for file in FILE_OF.values() if (self.path / file).exists()]
+            mine = self.path / f"{_BEGUN}-{uuid.uuid4().hex}"
+            mine.write_text("\n".join(found))
+            try:
+                os.link(mine, note)
+            except FileExistsError:
+                pass  # of two at once the first one knows
+            except OSError:  # a file system without links
+                mine.replace(note)
+        return note.read_text().split("\n")
 
     def _take_unnamed(self, mark: Path) -> None:
         """Take the model that an earlier version of this job's master had written.
@@ -139,17 +153,14 @@ class Aside:
         mine, found = self._model, _round_in(mark)
         if found is None:
             return False
-        same = (found.job, found.life) in ((mine.job, mine.life), _UNNAMED)
+        same = (found.job, found.life) == (mine.job, mine.life)
         return same and found.number >= mine.number
 
 
 def _round_in(mark: Path) -> RoundOf | None:
     """Return the round that a place's mark tells of; None if it tells of none."""
     try:
-        text = mark.read_text()
-        if text.isdecimal():  # by an earlier version, which told of no job
-            return RoundOf(*_UNNAMED, int(text))
-        return RoundOf.of_mark(text)
+        return RoundOf.of_mark(mark.read_text())
     except (OSError, ValueError):
         return None
 

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
+from elasticdl.job.status import JobReport
 from elasticdl.job.words import JobState
 from elasticdl.master import job_state
-from elasticdl.master.model import ps_group
+from elasticdl.master import master as masters
+from elasticdl.master.course import wind_down
+from elasticdl.master.model import checkpointing, ps_group
 from elasticdl.master.tasks import journal as journals
 from elasticdl.master.tasks.audit import audit
-from elasticdl.master.telling import status
+from elasticdl.master.telling import publishing, status
 from elasticdl.runner.base import ReplicaKey
 
 from tests.unit.master.looks import leases_known
@@ -60,6 +63,7 @@ def hangs(monkeypatch) -> Iterator[threading.Event]:
         real(descriptor)
 
     monkeypatch.setattr(journals, "_NO_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(journals, "_LEAST_SECONDS", 0.1)
     monkeypatch.setattr(journals, "_sync", sync)
     yield answers
     answers.set()
@@ -207,6 +211,39 @@ def test_a_stop_waits_a_minute_for_a_disk_that_does_not_answer(
         assert "it resumes from version" in report.message
 
     rig.run(story, journal_wait=3600.0)
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_where_all_of_the_jobs_folder_does_not_answer_its_end_is_told_in_time(
+    rig, monkeypatch, hangs, stops
+) -> None:
+    """No replica waits for it, nor does the platform, to which the end is told."""
+    for module in (wind_down, masters, publishing):
+        monkeypatch.setattr(module, "END_SECONDS", 0.2)
+    monkeypatch.setattr(job_state, "STOP_SECONDS", 0.5)
+    gone, write = checkpointing._is_gone, masters._write
+    monkeypatch.setattr(
+        checkpointing, "_is_gone", lambda path: hangs.wait() and gone(path)
+    )
+    monkeypatch.setattr(masters, "_write", lambda *to: hangs.wait() and write(*to))
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            parts = master.job.parts
+            await begun(rig, master)
+            hangs.clear()
+            rig.world.go.set()
+            await rig.until(lambda: parts.ledger.trouble)
+            if stops:
+                master.job.end(JobState.STOPPED, "asked to stop", status.STOPPED)
+            await rig.until(rig.running.done)
+            told = JobReport.model_validate_json(rig.publisher.report)
+            hangs.set()
+        assert told.status is (JobState.STOPPED if stops else JobState.FAILED)
+        assert "no answer from its disk" in told.message
+
+    rig.run(story, journal_wait=3600.0 if stops else 1.0)
 
 
 def test_what_the_journal_waits_for_is_shown_and_told_while_it_waits(rig) -> None:
