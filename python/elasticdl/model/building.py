@@ -6,7 +6,6 @@ its weights. Called by `definition`. Knows nothing of workers.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -25,12 +24,13 @@ from elasticdl.model.feed.call import (
 )
 from elasticdl.model.feed.chain import batches_itself
 from elasticdl.model.feed.default import default_parser
-from elasticdl.model.user_code import ModelCode, check_params
+from elasticdl.model.user_code import ModelCode, check_params, short
 
 FULL_POLICY = "float32"
 MIXED_POLICY = "mixed_bfloat16"
 _FLOATX = "float32"  # also of inputs and constants
 Imported = TypeVar("Imported")
+Parsed = TypeVar("Parsed")
 _EXAMPLE_RECORDS = 2  # Two show that the first axis is the record.
 
 
@@ -116,7 +116,8 @@ def example(
     """
     if feed is None and sample:
         parse = default_parser(model, metadata, sample[0], mode)
-        features, labels = split_element(parse(tf.constant(list(sample))), mode)
+        parsed = _of_those_that_parse(sample, lambda some: parse(tf.constant(some)))
+        features, labels = split_element(parsed, mode)
         return fit_features(model, features), labels, {}
     if feed is None:
         inputs = functional_inputs(model)
@@ -127,14 +128,9 @@ def example(
         )
         return features, None, {}
     if sample:
-        records = tf.data.Dataset.from_tensor_slices(tf.constant(list(sample)))
-        fed = feed(records, mode, metadata)
-        # What a feed batches stays as it is: batches padded to different lengths do
-        # not join.
-        if not feed_batches(fed, records):
-            fed = fed.batch(len(sample))
-        with feed.code.running(feed.name):
-            element = next(iter(fed), None)
+        element, fed = _of_those_that_parse(
+            sample, lambda some: _first_fed(feed, some, mode, metadata)
+        )
         if element is not None:
             features, labels = split_element(element, mode)
             extents = _extents(element, fed.element_spec, 1)
@@ -154,6 +150,57 @@ def example(
     )
     features, labels = split_element(element, mode)
     return fit_features(model, features), labels, _extents(element, spec, skip)
+
+
+def _of_those_that_parse(
+    sample: Sequence[bytes], parse: Callable[[list[bytes]], Parsed]
+) -> Parsed:
+    """Return what `parse` makes of a sample, or of those of its records that it takes.
+
+    A bad record fails the job, or is skipped, where it is trained: there its file and
+    number are known. Raises UserCodeError where none can be parsed.
+    """
+    try:
+        return parse(list(sample))
+    except (tf.errors.InvalidArgumentError, UserCodeError) as error:
+        if not isinstance(_cause(error), tf.errors.InvalidArgumentError):
+            raise
+        good = [record for record in sample if _parses(record, parse)]
+        if good:
+            return parse(good)
+        if isinstance(error, UserCodeError):
+            raise
+        raise UserCodeError(
+            f"no record of the data has what the model's inputs take: {short(error)} "
+            "(fields and columns are counted from 0); change the data or the Input, or "
+            "add a `feed` to the model module"
+        ) from error
+
+
+def _parses(record: bytes, parse: Callable[[list[bytes]], Any]) -> bool:
+    try:
+        parse([record])
+    except (tf.errors.InvalidArgumentError, UserCodeError):
+        return False
+    return True
+
+
+def _cause(error: Exception) -> BaseException | None:
+    return error.__cause__ if isinstance(error, UserCodeError) else error
+
+
+def _first_fed(
+    feed: Feed, sample: list[bytes], mode: str, metadata: Metadata
+) -> tuple[Any, Any]:
+    """Return the first element of what a feed makes of records, and its dataset."""
+    records = tf.data.Dataset.from_tensor_slices(tf.constant(sample))
+    fed = feed(records, mode, metadata)
+    # What a feed batches stays as it is: batches padded to different lengths do not
+    # join.
+    if not feed_batches(fed, records):
+        fed = fed.batch(len(sample))
+    with feed.code.running(feed.name):
+        return next(iter(fed), None), fed
 
 
 def _extents(element: Any, spec: Any, skip: int) -> Extents:
@@ -189,9 +236,10 @@ def call(model: keras.Model, features: Any, *, training: bool) -> Any:
 def takes_training(model: keras.Model) -> bool:
     """Return whether the model's call has a `training` parameter, as Keras asks.
 
-    One with `**kwargs` alone is called without: its layers then hear of no mode.
+    One with `**kwargs` alone is called without: its layers then hear of no mode. What
+    is put in the place of `call` later is called as the one before it.
     """
-    return "training" in inspect.signature(model.call).parameters
+    return "training" in model.call_signature_parameters
 
 
 def build_weights(code: ModelCode, model: keras.Model, features: Any, name: str) -> Any:

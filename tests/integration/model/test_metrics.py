@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.errors import UserCodeError
+from elasticdl.model.measures.metric_parts import parts_of
 from elasticdl.tensor.codec import decode, encode, join
+from keras.src.utils.python_utils import pythonify_logs
 
 from tests.integration.model.conftest import CLASSIC, COMPILED, add, make_records
 
@@ -299,3 +301,9 @@ class Tested(keras.Model):
     assert metrics.names() == ["far"]
     assert float(definition.model.seen) == 0.0
     assert float(definition.model.far.count) == 0.0
+
+
+def test_of_two_results_of_one_name_keras_order_decides():
+    results = {"second": {"share": 2.0, "b": {"a": 1.0}}, "first": {"share": 1.0}}
+    named = dict(parts_of("compiled", results))
+    assert named == pythonify_logs(results) == {"a": 1.0, "share": 2.0}

@@ -405,6 +405,19 @@ KEYWORDS = {
         "training=None):  # without it layers do not hear of it", "**keywords):"
     )
 }
+TRACED_APART = {
+    "subclassed": MODEL["subclassed"].replace(
+        "    def call", "    @tf.function\n    def call"
+    )
+}
+# As one wraps a method to look at what it gets.
+REPLACED = {
+    "subclassed": MODEL["subclassed"].replace(
+        "network = Net()\n",
+        "network = Net()\n    first = network.call\n"
+        "    network.call = lambda inputs, **keywords: first(inputs, **keywords)\n",
+    )
+}
 HEADED = """
 class Headed(keras.Model):
     @property

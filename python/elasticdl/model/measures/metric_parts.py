@@ -112,11 +112,12 @@ def parts_of(name: str, result: Any) -> Iterator[tuple[str, Any]]:
     """Yield the names and values of a metric's result, as Keras's logs have them.
 
     A metric may return several by their names, and so may one of several compiled ones.
+    In Keras's order: of two of one name the last one counts.
     """
     if not isinstance(result, dict):
         yield name, result
         return
-    for part, value in result.items():
+    for part, value in sorted(result.items()):
         yield from parts_of(part, value)
 
 

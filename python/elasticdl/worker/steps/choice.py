@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 
 import keras
+import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
+from elasticdl.model.state import layers_of
 from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.buffer_step import BufferStep
 from elasticdl.worker.steps.loss_scale import LossScale
@@ -47,7 +49,7 @@ def choose_step(
     variables = VariableStep(
         definition, optimizer=optimizer, guard=True, on_ps=True, scale=scale
     )
-    if optimizer is None:
+    if optimizer is None and not _is_traced_apart(definition.model):
         buffers = BufferStep(definition, scale)
         try:
             kinds = buffers.kinds(*batch)
@@ -62,3 +64,14 @@ def choose_step(
     kinds = variables.kinds(*batch)
     refuse_untrained(kinds)
     return variables, kinds
+
+
+def _is_traced_apart(model: keras.Model) -> bool:
+    """Whether a `call` is a tf.function, which keeps what it was traced with first.
+
+    Parameters of one form of a batch would be those of all.
+    """
+    calls = (layer.call for layer in (model, *layers_of(model)))
+    return any(
+        isinstance(call, tf.types.experimental.GenericFunction) for call in calls
+    )
