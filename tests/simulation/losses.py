@@ -102,6 +102,19 @@ class Losses:
         values = life.parameters.shard.values
         return values - self._initial[ps] if len(self._initial) else values
 
+    def missed(self) -> int:
+        """Return how many updates other PS made, and one that was lost never got.
+
+        Their workers were lost before they could repeat them: where nobody who lives
+        knows what a PS had, they count as lost with it.
+        """
+        made = {
+            ps: {one for update in updates for one in update.push_ids}
+            for ps, updates in self._applied.items()
+        }
+        everything = set().union(*made.values())
+        return sum(len(everything - made.get(ps, set())) for ps in self.lost)
+
     def told(self, ps: int, version: int) -> None:
         """A master was told of a version of a PS, by whomever."""
         life = self._lives.get(ps)
