@@ -59,14 +59,19 @@ class Master:
             await self.publishing.leave()
             log.info("job %s goes on under another master", job.spec.name)
             return None
+        waits: list[Awaitable[object]] = []
         document = folder.read_report(job.job_dir) if over else None
         if document is None:
             document = status.report(job, now=job.clock())
             file, text = job.job_dir.report_file, document.model_dump_json(indent=2)
             loop = asyncio.get_running_loop()
             written = loop.run_in_executor(None, _write, file, text)
-            await within(END_SECONDS, written, str(file))
-        await self.publishing.close(document)
+            waits.append(await within(END_SECONDS, written, str(file)))
+        # The platform is told though a disk does not answer. Who waits for the report
+        # is answered until it is there.
+        waits.append(await self.publishing.close(document))
+        for one in waits:
+            await one
         log.log(
             logging.ERROR if ending.state is JobState.FAILED else logging.INFO,
             "job %s %s: %d records, %d steps, %.1f s%s",

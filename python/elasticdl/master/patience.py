@@ -66,15 +66,16 @@ def passes(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno not in _LASTING
 
 
-async def within(seconds: float, work: Awaitable[object], what: str) -> None:
-    """Wait for this, and no longer than so long: then it goes on by itself.
+async def within(seconds: float, work: Awaitable[T], what: str) -> asyncio.Future[T]:
+    """Wait for this, and no longer than so long; return what is to be awaited yet.
 
-    Raises what `work` raises.
+    Raises what `work` raises meanwhile.
     """
     task = asyncio.ensure_future(work)
     if (await asyncio.wait([task], timeout=seconds))[0]:
         task.result()
-        return
+        return task
     log.error(
         "%s: its disk has not answered for %.0f s; going on without", what, seconds
     )
+    return task

@@ -205,7 +205,8 @@ class MasterLoop:
         task = asyncio.ensure_future(work)
         try:
             while not (await asyncio.wait([task], timeout=_LONGEST_SLEEP_SECONDS))[0]:
-                self._publishing.update(now=self._job.clock())
+                if not self._job.state.ended:  # which is told with the report
+                    self._publishing.update(now=self._job.clock())
             return task.result()
         finally:
             task.cancel()

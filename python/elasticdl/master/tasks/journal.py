@@ -81,7 +81,8 @@ class Journal:
         self.blocked_since: float | None = None  # the disk is full since (by `clock`)
         self._problem = ""
         self._way_on = ""  # what ends that
-        self._unanswered: asyncio.Future[None] | None = None  # given up, in its thread
+        self._fails_after = wait_seconds
+        self._working: asyncio.Future[None] | None = None  # in the thread
         # Free bytes and all bytes of the volume, as of the last write.
         self.volume: tuple[float, float] | None = None
         self._looked = -math.inf
@@ -147,7 +148,7 @@ class Journal:
         return (
             f"{self._problem}. The job has stood still for "
             f"{self.blocked_seconds:.0f} s and goes on by itself once "
-            f"{self._way_on}; it fails after {self._wait_seconds:.0f} s "
+            f"{self._way_on}; it fails after {self._fails_after:.0f} s "
             "(master.journalWaitSeconds)"
         )
 
@@ -225,7 +226,7 @@ class Journal:
         A disk that does not answer is waited for as one that refuses is.
         """
         loop = asyncio.get_running_loop()
-        done = loop.run_in_executor(self._thread, work)
+        done = self._working = loop.run_in_executor(self._thread, work)
         patience = max(self._wait_seconds, _LEAST_SECONDS)
         while not (await asyncio.wait([done], timeout=_NO_ANSWER_SECONDS))[0]:
             seconds = self._clock() - began
@@ -237,14 +238,18 @@ class Journal:
                 self._wait_or_fail(problem, began, "it answers", patience)
             except JournalError:
                 # What it still writes was acknowledged to nobody.
-                self._unanswered = done
                 done.add_done_callback(_forget)
                 raise
         try:
             done.result()
+        except OSError:
+            raise
         except SupersededError as error:
             self._failed = error
             raise
+        except Exception as error:
+            self._failed = JournalError(f"the journal cannot be written: {error!r}")
+            raise self._failed from error
 
     def _wait_or_fail(
         self, problem: JournalError, began: float, way_on: str, patience: float
@@ -258,7 +263,9 @@ class Journal:
                 problem,
                 patience,
             )
-        if self._clock() >= self._until(began, patience):
+        until = self._until(began, patience)
+        self._fails_after = until - began
+        if self._clock() >= until:
             self._failed = problem
             raise problem
 
@@ -286,7 +293,7 @@ class Journal:
             # Here, where a volume that hangs does not hold the loop.
             if time.monotonic() - self._looked >= _LOOK_SECONDS:
                 self._looked = time.monotonic()
-                self.volume = _volume(self._fd)
+                self.volume = files.volume_of(self._fd)
 
     def _write(self, lines: list[bytes]) -> None:
         self._require_ours()
@@ -358,6 +365,9 @@ class Journal:
         in which the segments part. Without room for the snapshot the journal goes on
         in the segment it has. Raises as `commit`.
         """
+        await asyncio.shield(asyncio.ensure_future(self._compacted(state)))
+
+    async def _compacted(self, state: Callable[[], Event]) -> None:
         async with self._with_disk():
             # No await between these two: events of later moments go to the next
             # segment, which is begun before the lock is given back.
@@ -429,7 +439,7 @@ class Journal:
         """Close the file; uncommitted events are lost."""
         self._thread.shutdown(wait=False)
         # A thread that still writes must not meet another file of that number.
-        if self._unanswered is None or self._unanswered.done():
+        if self._working is None or self._working.done():
             os.close(self._fd)
 
 
@@ -482,13 +492,3 @@ def cannot_write(path: Path, error: OSError) -> JournalError:
     return JournalError(
         f"cannot write the journal: {error.strerror} ({path}); {way_out}"
     )
-
-
-def _volume(fd: int) -> tuple[float, float] | None:
-    """Return free and total bytes; None if the volume does not report them."""
-    try:
-        told = os.fstatvfs(fd)
-    except OSError as error:
-        log.info("the volume's room is not known: %s", error.strerror)
-        return None
-    return float(told.f_bavail * told.f_frsize), float(told.f_blocks * told.f_frsize)

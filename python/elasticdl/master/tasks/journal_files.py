@@ -347,3 +347,13 @@ def _copy(source: IO[bytes], target: gzip.GzipFile, end: int | None) -> None:
     while end > 0 and (data := source.read(min(end, 1 << 20))):
         target.write(data)
         end -= len(data)
+
+
+def volume_of(fd: int) -> tuple[float, float] | None:
+    """Return free and total bytes; None if the volume does not report them."""
+    try:
+        told = os.fstatvfs(fd)
+    except OSError as error:
+        log.info("the volume's room is not known: %s", error.strerror)
+        return None
+    return float(told.f_bavail * told.f_frsize), float(told.f_blocks * told.f_frsize)

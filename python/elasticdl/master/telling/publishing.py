@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from elasticdl.job import words
 from elasticdl.job.decision import Decision
@@ -111,15 +111,17 @@ class Publishing:
         """Write what is queued; another master continues the job."""
         await self._recorder.close(self._look(now=self._job.clock()))
 
-    async def close(self, report: JobReport) -> None:
-        """Publish the end."""
+    async def close(self, report: JobReport) -> Awaitable[None]:
+        """Publish the end; return what is still to be written of the history."""
         built = self._look(now=self._job.clock())
         history = self._job.job_dir.history_file
-        await within(END_SECONDS, self._recorder.close(built), str(history))
+        closing = self._recorder.close(built)
+        waits = await within(END_SECONDS, closing, str(history))
         await self._publisher.close(
             status=self._show(built).model_dump_json(),
             report=_short_report(report).model_dump_json(),
         )
+        return waits
 
     def _look(self, *, now: float) -> JobStatus:
         """Publish happenings, and return the job's status."""

@@ -131,7 +131,8 @@ class Aside:
             except FileExistsError:
                 pass  # of two at once the first one knows
             except OSError:  # a file system without links
-                mine.replace(note)
+                with contextlib.suppress(FileExistsError), note.open("x") as file:
+                    file.write(mine.read_text())
         return note.read_text().split("\n")
 
     def _take_unnamed(self, mark: Path) -> None:

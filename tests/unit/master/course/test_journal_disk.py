@@ -1,6 +1,7 @@
 """A disk that takes no journal, for a while or for good, and what waits for it."""
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -14,7 +15,7 @@ from elasticdl.job.status import JobReport
 from elasticdl.job.words import JobState
 from elasticdl.master import job_state
 from elasticdl.master import master as masters
-from elasticdl.master.course import wind_down
+from elasticdl.master.course import loop, wind_down
 from elasticdl.master.model import checkpointing, ps_group
 from elasticdl.master.tasks import journal as journals
 from elasticdl.master.tasks.audit import audit
@@ -237,13 +238,49 @@ def test_where_all_of_the_jobs_folder_does_not_answer_its_end_is_told_in_time(
             await rig.until(lambda: parts.ledger.trouble)
             if stops:
                 master.job.end(JobState.STOPPED, "asked to stop", status.STOPPED)
-            await rig.until(rig.running.done)
+            await rig.until(lambda: rig.publisher.report)
             told = JobReport.model_validate_json(rig.publisher.report)
+            assert not parts.table.members  # no replica waits for the disk
+            # Who waits for the report is answered until it is there.
+            assert not rig.running.done()
             hangs.set()
+            await rig.ended()
         assert told.status is (JobState.STOPPED if stops else JobState.FAILED)
         assert "no answer from its disk" in told.message
 
     rig.run(story, journal_wait=3600.0 if stops else 1.0)
+
+
+def test_an_end_is_shown_with_its_report_however_long_the_journal_takes(
+    rig, monkeypatch
+) -> None:
+    """Who sees an end asks for the report, and removes what the job had."""
+    monkeypatch.setattr(loop, "_LONGEST_SLEEP_SECONDS", 0.02)
+    real = journals._sync
+    shown: list[tuple[str, bool]] = []
+
+    def sync(descriptor: int) -> None:
+        time.sleep(0.2)
+        real(descriptor)
+
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            show = rig.publisher.status
+
+            def watched(document: str) -> None:
+                state = json.loads(document)["state"]
+                shown.append((state, bool(rig.publisher.report)))
+                show(document)
+
+            await begun(rig, master)
+            monkeypatch.setattr(journals, "_sync", sync)
+            monkeypatch.setattr(rig.publisher, "status", watched)
+            await rig.ended()
+
+    rig.run(story)
+    # The last one goes with the report.
+    assert ("succeeded", False) not in shown[:-1]
+    assert len(shown) > 2
 
 
 def test_what_the_journal_waits_for_is_shown_and_told_while_it_waits(rig) -> None:

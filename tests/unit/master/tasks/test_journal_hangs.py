@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+import time
 
+import pytest
 from elasticdl.errors import JournalError
 from elasticdl.master.tasks import journal as journals
 from elasticdl.master.tasks.journal import Journal
@@ -23,6 +25,45 @@ def test_threads_of_other_storage_that_hangs_do_not_hold_the_journal_up(tmp_path
             answers.set()
         journal.close()
         await asyncio.gather(*hung)
+
+    asyncio.run(story())
+
+
+def test_an_error_of_the_writing_itself_is_no_commit_that_never_ends(
+    tmp_path, monkeypatch
+):
+    def sync(descriptor):
+        raise MemoryError
+
+    async def story():
+        journal = Journal(tmp_path)
+        monkeypatch.setattr(journals, "_sync", sync)
+        for _ in range(2):
+            journal.append({"k": "a"})
+            with pytest.raises(JournalError, match="MemoryError"):
+                await asyncio.wait_for(journal.commit(), 5.0)
+        journal.close()
+
+    asyncio.run(story())
+
+
+def test_a_compaction_that_is_cancelled_leaves_no_event_behind(tmp_path, monkeypatch):
+    real = journals._sync
+
+    def slow(descriptor):
+        time.sleep(0.2)
+        real(descriptor)
+
+    async def story():
+        journal = Journal(tmp_path)
+        monkeypatch.setattr(journals, "_sync", slow)
+        journal.append({"k": "a"})
+        compacting = asyncio.ensure_future(journal.compact(dict))
+        await asyncio.sleep(0.05)
+        compacting.cancel()
+        await asyncio.wait_for(journal.commit(), 5.0)
+        await journal.hold()
+        journal.close()
 
     asyncio.run(story())
 
