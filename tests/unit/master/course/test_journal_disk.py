@@ -151,8 +151,8 @@ def test_no_checkpoint_counts_what_a_journal_that_is_refused_has_not(rig) -> Non
             first = parts.checkpoints.newest
             kept = fill_disk(master)
             rig.world.go.set()
-            await rig.until(lambda: parts.ledger.trouble)
-            assert parts.ledger.queue.done_tasks
+            queue = parts.ledger.queue
+            await rig.until(lambda: parts.ledger.trouble and queue.done_tasks)
             parts.checkpoints.ask("a test", now=master.job.clock())
             await rig.until(lambda: parts.checkpoints.naming)
             await asyncio.sleep(0.5)
@@ -163,7 +163,7 @@ def test_no_checkpoint_counts_what_a_journal_that_is_refused_has_not(rig) -> Non
         assert report.status is JobState.SUCCEEDED
         assert audit(rig.job_dir.journal_dir).ok
 
-    rig.run(story, journal_wait=30.0)
+    rig.run(story, journal_wait=30.0, worker__heartbeat_seconds=0.1)
 
 
 def test_a_disk_that_does_not_answer_is_told_and_fails_the_job_in_the_end(
