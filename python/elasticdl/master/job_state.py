@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec, JobType
+from elasticdl.job.status import JobReport
 from elasticdl.job.words import JobState
 from elasticdl.master.happenings import JobEntered
 from elasticdl.master.members.changes import Changes
@@ -111,6 +112,7 @@ class Job:
         self.why_stopped = ""  # before all records were trained
         self.warnings: list[str] = []  # of workers, of the model and the data
         self.ending: JobEnding | None = None
+        self.report: JobReport | None = None  # of its end
         self.callbacks: CallbackSet | None = None  # known with the first model
         self.learning_rate_scale = 1.0
         self.training_over = False

@@ -11,7 +11,9 @@ import asyncio
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from elasticdl.errors import ElasticDLError, ExitCode
@@ -29,6 +31,11 @@ from elasticdl.runner.publisher import Platform
 log = logging.getLogger("elasticdl.master.main")
 
 Serve = Callable[[RoleContext], Coroutine[Any, Any, ExitCode]]
+
+# A disk that does not answer keeps the thread that asked it; the others need theirs.
+_THREADS = 16
+# All has been told then: no thread is worth waiting for any longer.
+_LEAVE_SECONDS = 10.0
 
 
 async def serve_here(context: RoleContext) -> ExitCode:
@@ -62,17 +69,48 @@ async def serve_in_cluster(context: RoleContext) -> ExitCode:
     return await serve_in_pod(context, ApiServer.in_cluster())
 
 
-def main(environ: Mapping[str, str], serve_pod: Serve = serve_in_cluster) -> int:
+def main(
+    environ: Mapping[str, str],
+    serve_pod: Serve = serve_in_cluster,
+    at_end: Callable[[ExitCode], None] = lambda _: None,
+) -> int:
     """Run the master; return the exit code.
 
-    `serve_pod` is for a master that reaches its cluster from outside.
+    `serve_pod` is for a master that reaches its cluster from outside; `at_end` is
+    called when nothing is left but to leave.
     """
     set_up_logging("master-0", "info")
+
+    async def whole() -> ExitCode:
+        threads = ThreadPoolExecutor(_THREADS, "master")
+        asyncio.get_running_loop().set_default_executor(threads)
+        code = await _outcome(environ, serve_pod)
+        at_end(code)
+        return code
+
+    with rare_collections():
+        return asyncio.run(whole())
+
+
+def leave_in_time(code: ExitCode) -> None:
+    """End this process soon, though a thread waits for a disk that does not answer.
+
+    Python waits for every thread of a pool before it ends.
+    """
+
+    def leave() -> None:
+        log.error("a thread still waits for a disk: the master ends without it")
+        os._exit(code)
+
+    timer = threading.Timer(_LEAVE_SECONDS, leave)
+    timer.daemon = True
+    timer.start()
+
+
+async def _outcome(environ: Mapping[str, str], serve_pod: Serve) -> ExitCode:
     try:
         context = RoleContext.from_environ(environ, Role.MASTER)
-        run = serve_pod if context.cluster else serve_here
-        with rare_collections():
-            return asyncio.run(run(context))
+        return await (serve_pod if context.cluster else serve_here)(context)
     except ElasticDLError as error:
         log.error("%s", error)
         return _told(error.exit_code, environ)
@@ -90,4 +128,4 @@ def _told(code: ExitCode, environ: Mapping[str, str]) -> ExitCode:
 
 
 if __name__ == "__main__":
-    sys.exit(main(os.environ))
+    sys.exit(main(os.environ, at_end=leave_in_time))

@@ -20,7 +20,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.calls.servicer import MasterServicer
 from elasticdl.master.course.loop import MasterLoop
 from elasticdl.master.job_state import Job, JobEnding
-from elasticdl.master.patience import END_SECONDS, within
+from elasticdl.master.patience import END_SECONDS, REPORT_SECONDS, within
 from elasticdl.master.telling import status
 from elasticdl.master.telling.gauges import Gauges
 from elasticdl.master.telling.publishing import Publishing
@@ -67,11 +67,11 @@ class Master:
             loop = asyncio.get_running_loop()
             written = loop.run_in_executor(None, _write, file, text)
             waits.append(await within(END_SECONDS, written, str(file)))
+        job.report = document
         # The platform is told though a disk does not answer. Who waits for the report
         # is answered until it is there.
         waits.append(await self.publishing.close(document))
-        for one in waits:
-            await one
+        await within(REPORT_SECONDS, asyncio.gather(*waits), str(job.job_dir.root))
         log.log(
             logging.ERROR if ending.state is JobState.FAILED else logging.INFO,
             "job %s %s: %d records, %d steps, %.1f s%s",

@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 # What has to be said at the end is said without a disk that does not answer.
 END_SECONDS = 5.0
+# Who asks for the report is answered so long; then the job has ended without one.
+REPORT_SECONDS = 60.0
 _RETRY_SECONDS = 0.5  # Short beside the half hour that storage may be away.
 # Nobody mends these by waiting.
 _LASTING = frozenset(

@@ -37,7 +37,7 @@ from elasticdl.job.folder import JobLock
 from elasticdl.job.in_force import in_force
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.status import JobStatus
+from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import load_values
 from elasticdl.job.version_skew import skew
@@ -48,7 +48,7 @@ from elasticdl.master.calls.enrolling import JobAuthority, authority_of
 from elasticdl.master.happenings import JobEntered
 from elasticdl.master.job_state import JobEnding
 from elasticdl.master.master import Master
-from elasticdl.master.patience import patiently
+from elasticdl.master.patience import END_SECONDS, patiently, within
 from elasticdl.master.platform_defaults import check as check_platform
 from elasticdl.master.serving import Start, serve
 from elasticdl.master.telling.notices import notices
@@ -224,7 +224,6 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
         ending = await _run(context, place, cluster, authority)
         if ending is not None:
             await cluster.finish()
-            _log_end(context.job_dir)
         code = exit_code_of(ending)
         if code in _FINAL:
             await cluster.batch_job.allow_no_more()
@@ -268,8 +267,10 @@ async def _run(
     if prepared.launched and place.run > 1:
         await cluster.config.forget_stop()  # it was for the run before
     following: list[asyncio.Task[None]] = []
+    served: list[Master] = []
 
     def attend(master: Master) -> None:
+        served.append(master)
         take_over(context.job_dir, uid)
         # Before the first turn, which would go by `worker.replicas`.
         master.loop.grant(cluster.config.current.grant)
@@ -284,7 +285,7 @@ async def _run(
     try:
         if prepared.launched:
             check_platform(place.config_dir, prepared.spec, namespace=place.namespace)
-        return await serve(
+        ending = await serve(
             context,
             prepared.spec,
             Start(
@@ -296,11 +297,16 @@ async def _run(
                 edits=None,  # they come from the ConfigMap
             ),
         )
+        if ending is not None:
+            _log_end(served[0].job.report)
+        return ending
     finally:
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
-        _release(prepared.lock)
+        loop = asyncio.get_running_loop()
+        freed = loop.run_in_executor(None, _release, prepared.lock)
+        await within(END_SECONDS, freed, str(context.job_dir.root))
 
 
 async def _follow(cluster: Cluster, master: Master, known: str) -> None:
@@ -350,9 +356,8 @@ async def _show_failure(cluster: Cluster, job: str, error: ElasticDLError) -> No
     await cluster.publisher.close(status=shown.model_dump_json(), report="")
 
 
-def _log_end(job_dir: JobDir) -> None:
+def _log_end(report: JobReport | None) -> None:
     """Copy the report to the pod's log, which outlives the volume's folder."""
-    report = folder.read_report(job_dir)
     if report is None:
         return
     short = report.model_dump_json(

@@ -184,6 +184,43 @@ def test_the_first_sigterm_ends_the_job_in_good_order(job_dir: JobDir) -> None:
     assert report.status is JobState.STOPPED
 
 
+HANGS = """
+import asyncio, os, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from elasticdl.errors import ExitCode
+from elasticdl.master import main as masters
+
+async def serve(context):
+    for pool in (None, ThreadPoolExecutor(1)):
+        asyncio.get_running_loop().run_in_executor(pool, threading.Event().wait)
+    await asyncio.sleep(0.1)  # they have begun
+    return ExitCode.STORAGE
+
+masters._LEAVE_SECONDS = 0.5
+sys.exit(masters.main(os.environ, serve, at_end=masters.leave_in_time))
+"""
+
+
+def test_a_master_that_has_told_all_ends_though_a_disk_does_not_answer(
+    job_dir: JobDir,
+) -> None:
+    in_pod = environ(job_dir, master="127.0.0.1:1") | {
+        names.ENV_PLATFORM: "kubernetes",
+        names.ENV_NAMESPACE: "ml",
+        names.ENV_CONFIG_MAP: "elasticdl-j",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS],
+        env={**os.environ, **in_pod},
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+        check=False,
+    )
+    assert done.returncode == ExitCode.STORAGE
+    assert "ends without it" in done.stderr
+
+
 def runs(job_dir: JobDir) -> int:
     ledger = Ledger.open(job_dir.journal_dir, now=1.0)
     ledger.close()

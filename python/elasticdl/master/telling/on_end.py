@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elasticdl.errors import JournalError
-from elasticdl.job import folder, names
+from elasticdl.job import names
 from elasticdl.job.spec.ending import WEBHOOK_PATTERN, WEBHOOK_TRIES, OnEndSpec
 from elasticdl.job.status import JobReport
 from elasticdl.job.words import JobState
+from elasticdl.master.patience import END_SECONDS, within
 from elasticdl.master.tasks import facts
 
 if TYPE_CHECKING:
@@ -121,13 +122,13 @@ async def tell_once(
         ending.state,
         ending.message,
         job.job_dir.report_file,
-        folder.read_report(job.job_dir),
+        job.report,
         environ,
     )
     await asyncio.get_running_loop().run_in_executor(None, tell, wanted, end)
     ledger.record(facts.EndToldFact(run=run))
     with contextlib.suppress(JournalError):  # then the next master tells it again
-        await ledger.commit()
+        await within(END_SECONDS, ledger.commit(), "the journal")
 
 
 def tell(

@@ -19,7 +19,7 @@ from elasticdl.master.course import loop, wind_down
 from elasticdl.master.model import checkpointing, ps_group
 from elasticdl.master.tasks import journal as journals
 from elasticdl.master.tasks.audit import audit
-from elasticdl.master.telling import publishing, status
+from elasticdl.master.telling import on_end, publishing, status
 from elasticdl.runner.base import ReplicaKey
 
 from tests.unit.master.looks import leases_known
@@ -249,6 +249,31 @@ def test_where_all_of_the_jobs_folder_does_not_answer_its_end_is_told_in_time(
         assert "no answer from its disk" in told.message
 
     rig.run(story, journal_wait=3600.0 if stops else 1.0)
+
+
+def test_a_report_that_its_disk_never_takes_holds_nobody_for_ever(
+    rig, monkeypatch
+) -> None:
+    """The job's end is told with what the report would have said."""
+    for module in (wind_down, masters, publishing, on_end):
+        monkeypatch.setattr(module, "END_SECONDS", 0.2)
+    monkeypatch.setattr(masters, "REPORT_SECONDS", 0.5)
+    answers, write = threading.Event(), masters._write
+    monkeypatch.setattr(masters, "_write", lambda *to: answers.wait() and write(*to))
+    told: list[on_end.End] = []
+    monkeypatch.setattr(on_end, "tell", lambda _, end: told.append(end))
+
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            ending = await asyncio.wait_for(rig.running, 30.0)
+            assert not rig.job_dir.report_file.exists()
+            where = {"namespace": "local", "environ": {}}
+            await asyncio.wait_for(on_end.tell_once(master.job, ending, **where), 30.0)
+            answers.set()
+
+    rig.run(story, on_end={"command": ["true"]})
+    assert told[0].report is not None
+    assert told[0].report.steps > 0
 
 
 def test_an_end_is_shown_with_its_report_however_long_the_journal_takes(
