@@ -36,6 +36,8 @@ class _Life:
     rewind: int
     launch: int  # of the job, by the user
     told: int  # the newest version of it that a master was told of
+    journaled: int  # that one of which a worker was answered that it counts
+    master: int = 0  # that was told
 
 
 class Losses:
@@ -64,6 +66,8 @@ class Losses:
         self._known: dict[int, int] = {}
         # By lease whose report was taken: the master that took it first, its rewind.
         self._taken: dict[int, tuple[int, int]] = {}
+        # By such a lease: the PS, its process and its version that the report told.
+        self._reported: dict[int, list[tuple[int, int, int]]] = {}
         self._counts: set[int] = set()  # rewinds in which a task counts as trained
 
     def begins(
@@ -77,10 +81,11 @@ class Losses:
         that they held is given out again, whole, and no record can be missing.
         """
         before, known = self._lives.get(ps), self._known.pop(ps, None)
-        self._lives[ps] = _Life(pid, parameters, rewind, launch, parameters.version)
+        version = parameters.version
+        self._lives[ps] = _Life(pid, parameters, rewind, launch, version, version)
         if before is None or before.rewind != rewind:
             return False
-        anew = parameters.version == self._version and not self.trained(ps).any()
+        anew = version == self._version and not self.trained(ps).any()
         if anew and launch != before.launch and rewind not in self._counts:
             return False
         gone = float(before.parameters.shard.values.sum())
@@ -115,18 +120,21 @@ class Losses:
         everything = set().union(*made.values())
         return sum(len(everything - made.get(ps, set())) for ps in self.lost)
 
-    def told(self, ps: int, version: int) -> None:
+    def told(self, ps: int, version: int, master: int) -> None:
         """A master was told of a version of a PS, by whomever."""
         life = self._lives.get(ps)
         if life is not None and ps not in self._known:
+            _now_led_by(life, master)
             life.told = max(life.told, min(version, life.parameters.version))
 
-    def told_all(self, versions: Sequence[int]) -> None:
+    def told_all(self, versions: Sequence[int], master: int) -> None:
         """A master was told of a version of each PS."""
         for ps, version in enumerate(versions):
-            self.told(ps, version)
+            self.told(ps, version, master)
 
-    def reported(self, worker: int, generation: int, task: int) -> None:
+    def reported(
+        self, worker: int, generation: int, task: int, lease: int, master: int
+    ) -> None:
         """A master took a report: it knows now that all of the task is applied."""
         mark = f"{worker}-{generation}-"
         for ps, life in self._lives.items():
@@ -134,7 +142,9 @@ class Losses:
                 if one.pid != life.pid:
                     break
                 if _is_of(one, mark, task):
-                    self.told(ps, one.version)
+                    self.told(ps, one.version, master)
+                    told = (ps, life.pid, one.version)
+                    self._reported.setdefault(lease, []).append(told)
                     break
 
     def taken(self, lease: int, master: int, rewind: int) -> None:
@@ -148,14 +158,25 @@ class Losses:
 
     def answered(self, lease: int) -> None:
         """A worker was answered that a task which it trained counts."""
+        for ps, pid, version in self._reported.get(lease, ()):
+            life = self._lives.get(ps)
+            if life is not None and life.pid == pid:
+                life.journaled = max(life.journaled, version)
         if lease in self._taken:
             self._counts.add(self._taken[lease][1])
 
-    def asked(self, ps: int) -> None:
+    def asked(self, ps: int, master: int) -> None:
         """A PS has asked what it begins with: later words are of another life."""
         life = self._lives.get(ps)
         if life is not None:
+            _now_led_by(life, master)
             self._known[ps] = life.told
+
+
+def _now_led_by(life: _Life, master: int) -> None:
+    """Forget what a lost master alone was told; who lives tells the next one again."""
+    if life.master != master:
+        life.master, life.told = master, life.journaled
 
 
 def _is_of(one: Applied, mark: str, task: int) -> bool:

@@ -414,7 +414,9 @@ def _not_paused(lease: Any) -> Any:
 def _of_ps(heard: Any) -> Any:
     def told(self: PsGroup, member: Member, status: PsReport, **options: Any) -> bool:
         if World.current is not None and status.initialized:
-            World.current.losses.told(member.key.index, status.version)
+            World.current.losses.told(
+                member.key.index, status.version, current_process().pid
+            )
         return heard(self, member, status, **options)
 
     return told
@@ -424,7 +426,7 @@ def _of_worker(heard: Any) -> Any:
     def told(self: PsGroup, member: Member, **options: Any) -> None:
         versions = member.worker.ps_versions if member.worker else ()
         if World.current is not None and member.worker.ps_rewind == self.rewind:
-            World.current.losses.told_all(versions)
+            World.current.losses.told_all(versions, current_process().pid)
         heard(self, member, **options)
 
     return told
@@ -436,9 +438,11 @@ def _of_report(report: Any) -> Any:
         done = result.accepted and sent.outcome == TaskOutcome.DONE
         if done and World.current is not None:
             losses = World.current.losses
-            losses.reported(member.key.index, member.generation, sent.task_id)
+            worker, master = member.key.index, current_process().pid
+            task, lease = sent.task_id, sent.lease_id
+            losses.reported(worker, member.generation, task, lease, master)
             if not is_side(sent.lease_id):
-                master, rewinds = current_process().pid, self._parts.ledger.rewinds
+                rewinds = self._parts.ledger.rewinds
                 losses.taken(sent.lease_id, master, rewinds)
         return result
 
@@ -461,7 +465,7 @@ def _asked(registered: Any) -> Any:
         began = member.restore is None and not member.is_worker
         restore = registered(self, member, **options)
         if began and World.current is not None:
-            World.current.losses.asked(member.key.index)
+            World.current.losses.asked(member.key.index, current_process().pid)
         return restore
 
     return asked

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -34,8 +35,10 @@ Serve = Callable[[RoleContext], Coroutine[Any, Any, ExitCode]]
 
 # A disk that does not answer keeps the thread that asked it; the others need theirs.
 _THREADS = 16
-# All has been told then: no thread is worth waiting for any longer.
-_LEAVE_SECONDS = 10.0
+# All has been told then: no thread is worth waiting for any longer. Nobody answers any
+# more: a launcher takes a longer time for silence.
+_LEAVE_SECONDS = 2.0
+_SAY_SECONDS = 0.5
 
 
 async def serve_here(context: RoleContext) -> ExitCode:
@@ -98,13 +101,18 @@ def leave_in_time(code: ExitCode) -> None:
     Python waits for every thread of a pool before it ends.
     """
 
-    def leave() -> None:
+    def say() -> None:
         log.error("a thread still waits for a disk: the master ends without it")
+
+    def leave() -> None:
+        time.sleep(_LEAVE_SECONDS)
+        # Where the log is on that disk too, this thread would wait as well.
+        saying = threading.Thread(target=say, daemon=True)
+        saying.start()
+        saying.join(_SAY_SECONDS)
         os._exit(code)
 
-    timer = threading.Timer(_LEAVE_SECONDS, leave)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=leave, name="leave", daemon=True).start()
 
 
 async def _outcome(environ: Mapping[str, str], serve_pod: Serve) -> ExitCode:

@@ -80,4 +80,5 @@ async def within(seconds: float, work: Awaitable[T], what: str) -> asyncio.Futur
     log.error(
         "%s: its disk has not answered for %.0f s; going on without", what, seconds
     )
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

@@ -58,7 +58,9 @@ class Timing:
     answer: float = 2.0
     silent: float = master_restarts.SILENT_SECONDS
     starting: float = master_restarts.STARTING_SECONDS
-    after_report: float = 60.0  # a master that wrote its report has to end
+    # A master that wrote its report has to end, beside what `onEnd` takes. It waits for
+    # the history to be written for a minute (`master.patience`), if that has to be.
+    after_report: float = 120.0
 
 
 def launch(

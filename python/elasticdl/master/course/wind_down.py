@@ -17,6 +17,7 @@ from elasticdl.master import job_state
 from elasticdl.master.job_state import Job, JobEnding
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Stop
+from elasticdl.master.model.checkpoint_requests import STILL_SECONDS
 from elasticdl.master.model.checkpointing import THE_END
 from elasticdl.master.patience import END_SECONDS, within
 from elasticdl.master.tasks import facts
@@ -25,6 +26,7 @@ from elasticdl.runner.base import Runner
 log = logging.getLogger(__name__)
 
 _OVER = "the job is over"
+_UNWRITTEN = "launched again, the job comes to this end once more"
 # A PS has nothing to finish: its checkpoint is written before it is stopped.
 _PS_SECONDS = 3.0
 # A killed process is gone within milliseconds; the platform's word may take longer.
@@ -62,7 +64,6 @@ class WindDown:
         if stopped and outlives:
             ending = await self._checkpoint(ending)
         await self._let_ps_leave()
-        self._job.enter(ending.state)
         self._parts.ledger.record(
             facts.JobStateFact(
                 state=ending.state,
@@ -71,8 +72,14 @@ class WindDown:
                 time=self._job.clock(),
             )
         )
-        with contextlib.suppress(JournalError):
+        try:
             await self._parts.ledger.commit()
+        except JournalError as error:
+            log.error("%s", error)
+            if str(error) not in ending.message:
+                message = f"{ending.message}; {error}".removeprefix("; ")
+                ending = self._job.end_with(f"{message}; {_UNWRITTEN}")
+        self._job.enter(ending.state)
         return ending
 
     async def _let_workers_leave(self, cause: str) -> None:
@@ -124,14 +131,14 @@ class WindDown:
         asked, before = False, checkpoints.newest
         # A checkpoint that counts what the journal has not would be ahead of it.
         while not self._parts.ledger.failed and await self._has_model():
-            await self._until_written()
+            moved = await self._until_written()
             now = job.clock()
             # One that was given up for the loss of a replica is asked for again.
             written = asked and checkpoints.newest is not before
             if checkpoints.up_to_date or written:
                 return ending
             if asked:
-                refused_since = now if refused_since is None else refused_since
+                refused_since = moved if refused_since is None else refused_since
                 if now - refused_since >= patience:
                     break
             if checkpoints.schedule.may_hurry(now=now) or not asked:
@@ -159,16 +166,23 @@ class WindDown:
         log.error("%s", message)
         return job.end_with(message)
 
-    async def _until_written(self) -> None:
+    async def _until_written(self) -> float:
+        """Wait for the checkpoint in progress; return when it moved last."""
         checkpoints, holder = self._parts.checkpoints, self._parts.holder
         ledger = self._parts.ledger
+        moved = self._job.clock()
+        # A stop waits for a disk a minute, whether it refuses or does not answer.
+        still = min(STILL_SECONDS, job_state.STOP_SECONDS)
         while checkpoints.busy and not ledger.failed and await self._has_model():
             now = self._job.clock()
-            checkpoints.watch(now=now)
+            if checkpoints.request is not None:
+                moved = checkpoints.request.moves_since
+            checkpoints.watch(now=now, still_seconds=still)
             if holder.can_regroup:
                 holder.tick(now=now)
             await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
             await self._hold()
+        return moved
 
     async def _has_model(self) -> bool:
         """Whether the model can be written; members that are left form a round first.

@@ -96,6 +96,15 @@ class CheckpointRequest:
         """Note progress of the request."""
         self.moved = now
 
+    def put_off(self, seconds: float) -> None:
+        """Leave seconds in which nobody was heard out of what it stands still."""
+        self.moved = self.moves_since + seconds
+
+    @property
+    def moves_since(self) -> float:
+        """When it moved last."""
+        return max(self.moved, self.since)
+
     @property
     def _heard(self) -> tuple[object, ...]:
         return len(self.parts), len(self.pinned), self.ticket, self.error
@@ -105,8 +114,13 @@ class CheckpointRequest:
         """Bytes on disk of all shards so far."""
         return sum(self.written.values())
 
-    def stuck(self, *, now: float, in_worker: bool) -> str:
+    def stuck(self, *, now: float, in_worker: bool, still_seconds: float) -> str:
         """Return why the checkpoint will not be completed; "" while it may.
+
+        Args:
+            now: Unix seconds.
+            in_worker: A worker writes it, no PS.
+            still_seconds: A disk that writes nothing for so long is stuck.
 
         A worker copies between two of its steps, however long they are; a copy that a
         PS was asked for takes as long as its memory is large.
@@ -114,8 +128,8 @@ class CheckpointRequest:
         copied = len(self.pinned) == self.num_shards
         if self.ready and not copied and in_worker:
             return ""
-        bound = COPY_SECONDS if self.ready and not copied else STILL_SECONDS
-        still = now - max(self.moved, self.since)
+        bound = COPY_SECONDS if self.ready and not copied else still_seconds
+        still = now - self.moves_since
         if still <= bound:
             return ""
         if not self.ready:

@@ -39,6 +39,7 @@ from elasticdl.master.model.checkpoint_identity import (
 )
 from elasticdl.master.model.checkpoint_place import place_of
 from elasticdl.master.model.checkpoint_requests import (
+    STILL_SECONDS,
     CheckpointRequest,
     CheckpointSchedule,
     RequestOutcome,
@@ -190,12 +191,14 @@ class Checkpoints:
         if why:
             self.ask(why, now=now)
 
-    def watch(self, *, now: float) -> None:
+    def watch(self, *, now: float, still_seconds: float = STILL_SECONDS) -> None:
         """Give up the checkpoint in progress if nothing moves any more."""
         request = self.request
         if request is None:
             return
-        problem = request.stuck(now=now, in_worker=self._holding.in_worker)
+        problem = request.stuck(
+            now=now, in_worker=self._holding.in_worker, still_seconds=still_seconds
+        )
         if problem:
             self._fail(request, problem, now=now)
 

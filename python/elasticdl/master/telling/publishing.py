@@ -109,7 +109,8 @@ class Publishing:
 
     async def leave(self) -> None:
         """Write what is queued; another master continues the job."""
-        await self._recorder.close(self._look(now=self._job.clock()))
+        closing = self._recorder.close(self._look(now=self._job.clock()))
+        await within(END_SECONDS, closing, str(self._job.job_dir.history_file))
 
     async def close(self, report: JobReport) -> Awaitable[None]:
         """Publish the end; return what is still to be written of the history."""

@@ -244,8 +244,13 @@ def _is_stateful(op: str) -> bool:
 
 
 def has_shuffle(chain: Sequence[Any] | None) -> bool:
-    """Return whether the chain shuffles."""
-    return chain is not None and _SHUFFLE in _kinds(chain)
+    """Return whether the chain shuffles: not with a buffer of one record."""
+    buffers = [
+        getattr(dataset, "_buffer_size", None)
+        for dataset in chain or ()
+        if type(dataset).__name__ == _SHUFFLE
+    ]
+    return any(tf.get_static_value(size) != 1 for size in buffers)
 
 
 def vectorise(

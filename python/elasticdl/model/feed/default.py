@@ -5,14 +5,16 @@ Owns the rule that docs/models.md states. Called by `feeding`. Works on whole ba
 tf.train.Example records: each model input takes the feature of its name; a model with
 one input whose name is no feature takes the only feature that is not a label. The
 label is the feature `label` (or `labels`); with several outputs, features named as
-the outputs. CSV records: the same with columns; the one input of a model that no
-column is named after takes all columns but the label, as one vector.
+the outputs. A label has the shape of its array's rows, where the file has one; else
+one value is a scalar and more have the output's shape, or are a vector. CSV records:
+the same with columns; the one input of a model that no column is named after takes all
+columns but the label, as one vector.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +64,7 @@ def default_parser(
     flat = keras.tree.flatten(inputs)
     if metadata.column_names and not metadata.examples:
         return _csv_parser(flat, metadata, mode)
-    return _example_parser(model, flat, sample, mode)
+    return _example_parser(model, flat, sample, metadata, mode)
 
 
 def _features_of(sample: bytes) -> dict[str, tuple[tf.DType, int]]:
@@ -116,7 +118,7 @@ def column_parser(
     inputs = functional_inputs(model)
     if inputs is None or not metadata.examples:
         return None
-    parts = _parts(model, keras.tree.flatten(inputs), sample[:1][0], mode)
+    parts = _parts(model, keras.tree.flatten(inputs), sample[:1][0], metadata, mode)
     tensors = ColumnTensors()
     for wanted in [*parts.features.values(), *parts.labels.values()]:
         text_as_numbers = wanted.stored == tf.string and wanted.dtype != tf.string
@@ -141,7 +143,11 @@ def column_parser(
 
 
 def _parts(
-    model: keras.Model, inputs: Sequence[Any], sample: bytes, mode: str
+    model: keras.Model,
+    inputs: Sequence[Any],
+    sample: bytes,
+    metadata: Metadata,
+    mode: str,
 ) -> _Parts:
     there = _features_of(sample)
     wanted: dict[str, _Wanted] = {}
@@ -152,13 +158,19 @@ def _parts(
         wanted[tensor.name] = _Wanted(
             name, stored, count, shape, tf.as_dtype(tensor.dtype)
         )
-    return _Parts(wanted, {} if mode == PREDICTION else _labels(model, there))
+    shapes = metadata.extra.get("shapes", {})
+    labels = {} if mode == PREDICTION else _labels(model, there, shapes)
+    return _Parts(wanted, labels)
 
 
 def _example_parser(
-    model: keras.Model, inputs: Sequence[Any], sample: bytes, mode: str
+    model: keras.Model,
+    inputs: Sequence[Any],
+    sample: bytes,
+    metadata: Metadata,
+    mode: str,
 ) -> Parser:
-    parts = _parts(model, inputs, sample, mode)
+    parts = _parts(model, inputs, sample, metadata, mode)
     spec = {
         w.name: tf.io.FixedLenFeature([w.count], w.stored)
         for w in [*parts.features.values(), *parts.labels.values()]
@@ -208,7 +220,9 @@ def _shape_for(tensor: Any, name: str, count: int, stored: tf.DType) -> tuple[in
 
 
 def _labels(
-    model: keras.Model, there: dict[str, tuple[tf.DType, int]]
+    model: keras.Model,
+    there: dict[str, tuple[tf.DType, int]],
+    shapes: Mapping[str, tuple[int, ...] | None],
 ) -> dict[str, _Wanted]:
     outputs = list(getattr(model, "output_names", []))
     if len(outputs) > 1 and all(name in there for name in outputs):
@@ -221,12 +235,28 @@ def _labels(
                 "`feed` to the model module that makes the labels"
             )
         names = {found: found}
+    tensors = list(getattr(model, "outputs", None) or ())
+    made = dict(zip(outputs, tensors, strict=False))
+    alone = tensors[0] if len(tensors) == 1 else None
     result = {}
     for key, name in names.items():
         stored, count = there[name]
-        shape = () if count == 1 else (count,)
+        shape = _label_shape(count, shapes.get(name), made.get(key, alone))
         result[key] = _Wanted(name, stored, count, shape, stored)
     return result
+
+
+def _label_shape(
+    count: int, stored: tuple[int, ...] | None, output: Any | None
+) -> tuple[int, ...]:
+    """Return the shape of a record's label: another one would broadcast in a loss."""
+    if stored is not None and math.prod(stored) == count:
+        return stored
+    if count == 1:
+        return ()
+    wanted = () if output is None else tuple(output.shape[1:])
+    fits = None not in wanted and math.prod(wanted) == count
+    return wanted if fits else (count,)
 
 
 def _convert(values: tf.Tensor, wanted: _Wanted) -> tf.Tensor:

@@ -7,6 +7,7 @@ found by their labels instead. Must not know what is measured.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 Target = tuple[str, int, int]  # role, index, port
 
+_CLOSE_SECONDS = 5.0
+
 
 class TargetsFile:
     """Keeps the Prometheus targets file of a job current; a `runner.Publisher`."""
@@ -34,11 +37,13 @@ class TargetsFile:
         """Write nothing yet: the first status does."""
         self._path = path
         self._job = job
+        self._wanted: list[Target] | None = None
         self._written: list[Target] | None = None
+        self._writing: asyncio.Task[None] | None = None
 
     def status(self, document: str) -> None:
         """Write the file if a replica came or went, or changed its port."""
-        self._write(targets_of(JobStatus.model_validate_json(document)))
+        self._want(targets_of(JobStatus.model_validate_json(document)))
 
     def headline(self, state: str, message: str) -> None:
         """Do nothing; `elasticdl status` shows it."""
@@ -52,16 +57,28 @@ class TargetsFile:
     async def close(self, *, status: str, report: str) -> None:
         """Write an empty list: there is nothing to scrape any more."""
         del status, report
-        self._write([])
+        self._want([])
+        if self._writing is not None:  # for ever, where its disk does not answer
+            await asyncio.wait([self._writing], timeout=_CLOSE_SECONDS)
 
-    def _write(self, targets: list[Target]) -> None:
-        if targets == self._written:
-            return
-        self._written = targets
-        try:  # Prometheus may read at any time
-            write_whole(self._path, document_of(self._job, targets), durable=False)
-        except OSError as error:  # nothing but a scrape depends on it
-            log.warning("%s: cannot be written: %s", self._path, error.strerror)
+    def _want(self, targets: list[Target]) -> None:
+        self._wanted = targets
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.ensure_future(self._write())
+
+    async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._wanted is not None and self._wanted != self._written:
+            targets = self._written = self._wanted
+            text = document_of(self._job, targets)
+            try:
+                await loop.run_in_executor(None, self._put, text)
+            except OSError as error:  # nothing but a scrape depends on it
+                log.warning("%s: cannot be written: %s", self._path, error.strerror)
+
+    def _put(self, text: str) -> None:
+        # Prometheus may read at any time.
+        write_whole(self._path, text, durable=False)
 
 
 def targets_of(status: JobStatus) -> list[Target]:

@@ -15,8 +15,9 @@ _MOST_READY = 64
 # So much training is left when the next tasks are asked for.
 _LEAD_SECONDS = 0.3
 # A report waits so long for others to go with it, or the time between two calls; what a
-# lost worker did in that time is trained again.
-_REPORT_SECONDS = 0.5
+# lost worker did in that time is trained again. Longer than from one lease to the next:
+# it goes with that.
+_REPORT_SECONDS = 1.0
 # A task's length is a running mean of about the last so many.
 _MEAN_OVER = 4
 

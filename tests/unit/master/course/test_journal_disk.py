@@ -251,6 +251,59 @@ def test_where_all_of_the_jobs_folder_does_not_answer_its_end_is_told_in_time(
     rig.run(story, journal_wait=3600.0 if stops else 1.0)
 
 
+def test_a_stop_waits_a_minute_for_checkpoints_whose_disk_does_not_answer(
+    rig, monkeypatch
+) -> None:
+    monkeypatch.setattr(job_state, "STOP_SECONDS", 0.5)
+    answers, sweep = threading.Event(), checkpointing.shelf.sweep
+    answers.set()
+
+    def waits(*given, **more) -> None:
+        answers.wait()
+        sweep(*given, **more)
+
+    monkeypatch.setattr(checkpointing.shelf, "sweep", waits)
+
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            await begun(rig, master)
+            answers.clear()
+            master.job.end(JobState.STOPPED, "asked to stop", status.STOPPED)
+            try:
+                report = await rig.ended()
+            finally:
+                answers.set()
+        assert report.status is JobState.STOPPED
+        assert "the disk is stuck; it resumes from version" in report.message
+
+    rig.run(story, journal_wait=3600.0)
+
+
+def test_an_end_that_the_journal_has_not_says_so(rig, monkeypatch) -> None:
+    """Nor does anybody hear of it before: who comes next knows no end."""
+    leave = wind_down.WindDown._let_ps_leave
+    kept: list[int] = []
+
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+
+            async def fills(self: object) -> None:
+                await leave(self)
+                kept.append(fill_disk(master))
+
+            monkeypatch.setattr(wind_down.WindDown, "_let_ps_leave", fills)
+            ledger = master.job.parts.ledger
+            await rig.until(lambda: ledger.trouble)
+            assert not master.job.state.ended
+            report = await rig.ended()
+            os.close(kept[0])
+        assert report.status is JobState.SUCCEEDED
+        assert "cannot write the journal" in report.message
+        assert "the job comes to this end once more" in report.message
+
+    rig.run(story, journal_wait=2.0)
+
+
 def test_a_report_that_its_disk_never_takes_holds_nobody_for_ever(
     rig, monkeypatch
 ) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import os
+import threading
 
 import pytest
 from elasticdl.job.status import JobStatus, ReplicaStatus
 from elasticdl.job.words import JobState
+from elasticdl.runner.local import targets as module
 from elasticdl.runner.local.targets import TargetsFile
 
 
@@ -45,17 +47,29 @@ def targets(file):
     return TargetsFile(file, job="digits")
 
 
+def shows(targets, *documents):
+    """Let each status be shown, and return when it is written."""
+
+    async def shown():
+        for document in documents:
+            targets.status(document)
+            await targets._writing
+
+    asyncio.run(shown())
+
+
 def test_every_process_that_serves_is_a_target_with_the_labels_of_all_jobs(
     file, targets
 ):
-    targets.status(
+    shows(
+        targets,
         status(
             ("ps", 0, "running", 9001),
             ("worker", 0, "draining", 9002),
             ("worker", 1, "running", 0),  # has not said its port yet
             ("worker", 2, "pending", 0),
             ("worker", 3, "ended", 9004),
-        )
+        ),
     )
     assert json.loads(file.read_text()) == [
         {
@@ -72,18 +86,21 @@ def test_every_process_that_serves_is_a_target_with_the_labels_of_all_jobs(
 
 
 def test_the_file_is_written_only_when_membership_or_a_port_changes(file, targets):
-    targets.status(status(("worker", 0, "running", 9002)))
+    shows(targets, status(("worker", 0, "running", 9002)))
     os.utime(file, (1, 1))
-    targets.status(status(("worker", 0, "running", 9002)))
+    shows(targets, status(("worker", 0, "running", 9002)))
     assert file.stat().st_mtime == 1
-    targets.status(status(("worker", 0, "running", 9003)))
+    shows(targets, status(("worker", 0, "running", 9003)))
     assert "127.0.0.1:9003" in file.read_text()
     assert "127.0.0.1:9002" not in file.read_text()
 
 
 def test_at_the_end_nothing_is_scraped(file, targets):
-    targets.status(status(("worker", 0, "running", 9002)))
-    asyncio.run(targets.close(status="", report=""))
+    async def ends():
+        targets.status(status(("worker", 0, "running", 9002)))
+        await targets.close(status="", report="")
+
+    asyncio.run(ends())
     assert json.loads(file.read_text()) == []
 
 
@@ -91,5 +108,20 @@ def test_a_folder_that_cannot_be_written_is_told_and_no_reason_to_stop(
     tmp_path, caplog
 ):
     targets = TargetsFile(tmp_path / "gone" / "targets.json", job="digits")
-    targets.status(status())
+    shows(targets, status())
     assert "targets.json: cannot be written: No such file" in caplog.text
+
+
+def test_nobody_waits_for_ever_for_a_disk_that_takes_no_targets(targets, monkeypatch):
+    answers = threading.Event()
+    monkeypatch.setattr(module, "write_whole", lambda *_, **__: answers.wait(60.0))
+    monkeypatch.setattr(module, "_CLOSE_SECONDS", 0.2)
+
+    async def ends():
+        targets.status(status(("worker", 0, "running", 9002)))
+        await targets.close(status="", report="")
+        was_asked_in_vain = not answers.is_set()
+        answers.set()
+        return was_asked_in_vain
+
+    assert asyncio.run(ends())

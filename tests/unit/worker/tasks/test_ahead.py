@@ -53,10 +53,12 @@ def test_sync_training_has_one_task_ready_and_reports_at_once():
     assert ahead.report_due(oldest=0.0, now=0.0) <= 0
 
 
-def test_reports_of_short_tasks_wait_for_each_other_for_half_a_second():
-    ahead = paced(0.001)
-    assert ahead.report_due(oldest=10.0, now=10.1) == pytest.approx(0.4)
-    assert ahead.report_due(oldest=10.0, now=10.6) < 0
+def test_reports_of_short_tasks_wait_for_the_next_lease_and_a_second_at_most():
+    ahead = paced(0.01)
+    from_one_lease_to_the_next = (ahead.most_ready - ahead._left) * 0.01
+    due = ahead.report_due(oldest=10.0, now=10.0)
+    assert from_one_lease_to_the_next < due == pytest.approx(1.0)
+    assert ahead.report_due(oldest=10.0, now=11.1) < 0
 
 
 def test_the_master_of_many_workers_has_them_call_more_rarely():
