@@ -9,6 +9,7 @@ sees user code. Must not know tasks, PS or files of data.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ from elasticdl.data.reader import Metadata, Reader
 from elasticdl.errors import UserCodeError
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec, JobType
+from elasticdl.job.spec.kinds import Strategy, UpdateMode
 from elasticdl.model import building, user_code
 from elasticdl.model import callbacks as callback_rules
 from elasticdl.model.classic_reader import ClassicReader
@@ -59,6 +61,15 @@ from elasticdl.model.tracing import GraphFunction
 from elasticdl.model.user_code import ModelCode, did_you_mean
 from elasticdl.model.variables import refuse_unkept, trainable_variables
 
+log = logging.getLogger(__name__)
+
+_WEIGHED_BY_RECORDS = (
+    "the loss divides by a sum of weights or of what a mask leaves: with ps.mode sync "
+    "the gradients of several workers are weighed by their records instead, which is "
+    "not quite the gradient of all their batches together; strategy: allReduce weighs "
+    "them by that sum"
+)
+
 
 @dataclass(frozen=True)
 class _Built:
@@ -84,6 +95,11 @@ class ModelDefinition:
         self._symbols = symbols
         self._built: _Built | None = None
         self._said: frozenset[str] = frozenset()  # what an own test_step returns
+        has_ps = spec.strategy is Strategy.PARAMETER_SERVER
+        sync = has_ps and spec.ps.mode is UpdateMode.SYNC
+        self._weighed_by_records = (
+            sync and max(spec.worker.replicas, spec.worker.max) > 1
+        )
         self.code = code
 
     # What is known before the model is built.
@@ -254,7 +270,12 @@ class ModelDefinition:
         Call it right after `call(features, training=True)`, in the same tf.function.
         """
         weighted = class_weighted(targets, self._spec.training.class_weight)
-        return self._loss.whole(features, weighted, predictions, training=True)
+        loss = self._loss.whole(features, weighted, predictions, training=True)
+        if self._weighed_by_records:
+            self._weighed_by_records = False  # said once
+            if self._loss.divisor(weighted, predictions) is not None:
+                log.warning(_WEIGHED_BY_RECORDS)
+        return loss
 
     def loss_divisor(self, targets: Any, predictions: Any) -> tf.Tensor | None:
         """Return by what `training_loss` divides; None: by the number of records.

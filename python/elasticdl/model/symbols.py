@@ -22,6 +22,7 @@ from elasticdl.model.user_code import ModelCode, did_you_mean
 _OLDER_FEED_NAMES = ("dataset_fn", "input_fn")
 # Parts for which the job may have its own way: an empty name takes none of the module.
 _LEFT_OUT = ("data_reader", "prediction_outputs_processor")
+_FUNCTIONS = ("feed", "loss", "eval_metrics", "callbacks")
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,12 @@ def find_symbols(
                 f"model.{path} names `{wanted}`, which {code.main_file} does not have"
                 + did_you_mean(wanted, user_code.public_names(module))
             )
-        return found
+        return _function(found, wanted) if field in _FUNCTIONS else found
 
     feed = find("feed")
     for older in _OLDER_FEED_NAMES:
         if feed is None:
-            feed = user_code.find_symbol(code, module, older)
+            feed = _function(user_code.find_symbol(code, module, older), older)
     return Symbols(
         model_name=name,
         model_function=function,
@@ -80,6 +81,18 @@ def find_symbols(
         data_reader=find("data_reader"),
         outputs_processor=find("prediction_outputs_processor"),
     )
+
+
+def _function(found: Any | None, name: str) -> Any | None:
+    """Return a part that is a function; None for a module that was only imported."""
+    if found is None or isinstance(found, ModuleType):
+        return None
+    if not callable(found):
+        raise UserCodeError(
+            f"`{name}` of the model module is of type {type(found).__name__}, expected "
+            "a function; write one that returns it, or give it another name"
+        )
+    return found
 
 
 def write_files(folder: Path, files: dict[str, str]) -> None:

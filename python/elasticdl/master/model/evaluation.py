@@ -7,6 +7,7 @@ arguments.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,8 @@ from elasticdl.job.spec.job import EvaluationSpec
 from elasticdl.master.tasks.queue import TaskQueue
 from elasticdl.tensor import codec
 from elasticdl.tensor.codec import Array
+
+log = logging.getLogger(__name__)
 
 STEPS = "steps"
 TIME = "time"
@@ -86,6 +89,14 @@ class EvaluationSchedule:
 
     def opened(self, *, version: int, epochs_done: int, now: float) -> None:
         """Note that a round was opened; it serves all reasons that were due."""
+        behind = epochs_done - self._epochs
+        if self.spec.at_epoch_end and behind > 1:
+            log.warning(
+                "%d epochs are evaluated together, the last of them is epoch %d: "
+                "training is faster than evaluations; callbacks count one",
+                behind,
+                epochs_done,
+            )
         self._version = version
         self._time = now
         self._epochs = max(self._epochs, epochs_done)

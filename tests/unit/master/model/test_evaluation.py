@@ -127,3 +127,12 @@ def test_ranges_cover_each_shard_without_crossing() -> None:
 
 def test_metrics_are_short_in_words() -> None:
     assert in_words({"accuracy": 0.97812345}) == "{'accuracy': 0.978123}"
+
+
+def test_epochs_that_are_evaluated_together_are_told(caplog) -> None:
+    """Callbacks count evaluations: with `fit` there is one an epoch."""
+    plan = schedule(at_epoch_end=True)
+    plan.opened(version=1, epochs_done=1, now=100.0)
+    assert not caplog.text
+    plan.opened(version=3, epochs_done=3, now=101.0)
+    assert "2 epochs are evaluated together, the last of them is epoch 3" in caplog.text
