@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+GRACE_SECONDS = 1.0  # for calls that are under way when all is done
+
 
 @dataclass(frozen=True)
 class Start:
@@ -146,7 +148,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding
         await on_end.tell_once(
             master.job, ending, namespace=context.namespace, environ=context.environ
         )
-    await server.stop(grace=1.0)
+    await server.stop(grace=GRACE_SECONDS)
     if identity is not None:
         identity.close()
     metrics.close()

@@ -12,13 +12,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from elasticdl.client.local.launcher import Timing
 from elasticdl.errors import ExitCode, JobError
 from elasticdl.job import names
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.status import JobReport
 from elasticdl.job.words import JobState
+from elasticdl.master import main as masters
 from elasticdl.master.main import main
+from elasticdl.master.patience import END_SECONDS, REPORT_SECONDS
+from elasticdl.master.serving import GRACE_SECONDS
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.metrics.event_loop import answers
@@ -239,3 +243,11 @@ def test_a_launch_whose_first_master_died_before_it_wrote_a_word_begins_all_the_
     # Another master of that launch says how the job ended, and begins nothing.
     stopped_once_it_serves(job_dir, 4, **second)
     assert runs(job_dir) == 2
+
+
+def test_a_launcher_is_more_patient_with_an_end_than_its_master() -> None:
+    """Else it kills a master that has told the end, and starts another one."""
+    leaves = masters._LEAVE_SECONDS + masters._SAY_SECONDS + GRACE_SECONDS
+    assert leaves < Timing().silent
+    writes = END_SECONDS + REPORT_SECONDS
+    assert writes + END_SECONDS + leaves < Timing().after_report
