@@ -156,6 +156,10 @@ class Job:
         """Take over the end that an earlier master recorded."""
         self.state, self.ending = ending.state, ending
 
+    def reported(self, report: JobReport) -> None:
+        """Keep what is reported of the end, for those who tell it further."""
+        self.report = report
+
     @property
     def stops(self) -> bool:
         """Whether the job is on its way to be stopped, and may be resumed."""

@@ -67,7 +67,7 @@ class Master:
             loop = asyncio.get_running_loop()
             written = loop.run_in_executor(None, _write, file, text)
             waits.append(await within(END_SECONDS, written, str(file)))
-        job.report = document
+        job.reported(document)
         # The platform is told though a disk does not answer. Who waits for the report
         # is answered until it is there.
         waits.append(await self.publishing.close(document))

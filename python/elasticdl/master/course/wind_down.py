@@ -131,13 +131,14 @@ class WindDown:
         asked, before = False, checkpoints.newest
         # A checkpoint that counts what the journal has not would be ahead of it.
         while not self._parts.ledger.failed and await self._has_model():
+            tried = asked or checkpoints.busy
             moved = await self._until_written()
             now = job.clock()
             # One that was given up for the loss of a replica is asked for again.
             written = asked and checkpoints.newest is not before
             if checkpoints.up_to_date or written:
                 return ending
-            if asked:
+            if tried:
                 refused_since = moved if refused_since is None else refused_since
                 if now - refused_since >= patience:
                     break

@@ -251,10 +251,12 @@ def test_where_all_of_the_jobs_folder_does_not_answer_its_end_is_told_in_time(
     rig.run(story, journal_wait=3600.0 if stops else 1.0)
 
 
+@pytest.mark.parametrize("under_way", [False, True])
 def test_a_stop_waits_a_minute_for_checkpoints_whose_disk_does_not_answer(
-    rig, monkeypatch
+    rig, monkeypatch, under_way
 ) -> None:
     monkeypatch.setattr(job_state, "STOP_SECONDS", 0.5)
+    monkeypatch.setattr(wind_down, "END_SECONDS", 0.2)
     answers, sweep = threading.Event(), checkpointing.shelf.sweep
     answers.set()
 
@@ -268,6 +270,10 @@ def test_a_stop_waits_a_minute_for_checkpoints_whose_disk_does_not_answer(
         async with rig.serving() as master:
             await begun(rig, master)
             answers.clear()
+            checkpoints = master.job.parts.checkpoints
+            if under_way:
+                checkpoints.ask("in training", now=master.job.clock())
+            tried = checkpoints._count
             master.job.end(JobState.STOPPED, "asked to stop", status.STOPPED)
             try:
                 report = await rig.ended()
@@ -275,6 +281,8 @@ def test_a_stop_waits_a_minute_for_checkpoints_whose_disk_does_not_answer(
                 answers.set()
         assert report.status is JobState.STOPPED
         assert "the disk is stuck; it resumes from version" in report.message
+        # Once for as long as a stop waits, and never again.
+        assert checkpoints._count == tried + (not under_way)
 
     rig.run(story, journal_wait=3600.0)
 
