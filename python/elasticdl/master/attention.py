@@ -12,7 +12,7 @@ the same from here: the call comes back late.
 from __future__ import annotations
 
 # A pause between two calls of the master to itself: each costs milliseconds of a CPU.
-PAUSE_SECONDS = 0.7
+PAUSE_SECONDS = 0.5
 # The time after one of them counts so long, whether the next one comes through or not.
 _COUNTED_SECONDS = 1.0
 

@@ -238,7 +238,7 @@ class MasterLoop:
         parts.table.put_off_stops(seconds)
         parts.holder.put_off(seconds, now=now)
         if parts.checkpoints.request is not None:
-            parts.checkpoints.request.put_off(seconds)
+            parts.checkpoints.request.put_off(seconds, now=now)
         self._watchdog.put_off(seconds, now=now)
 
     def _tick(self, now: float) -> None:

@@ -26,7 +26,7 @@ from elasticdl.runner.base import Runner
 log = logging.getLogger(__name__)
 
 _OVER = "the job is over"
-_UNWRITTEN = "launched again, the job comes to this end once more"
+_UNWRITTEN = "it lacks the job's end"
 # A PS has nothing to finish: its checkpoint is written before it is stopped.
 _PS_SECONDS = 3.0
 # A killed process is gone within milliseconds; the platform's word may take longer.
@@ -131,15 +131,17 @@ class WindDown:
         asked, before = False, checkpoints.newest
         # A checkpoint that counts what the journal has not would be ahead of it.
         while not self._parts.ledger.failed and await self._has_model():
-            tried = asked or checkpoints.busy
-            moved = await self._until_written()
+            tried, newest = asked or checkpoints.busy, checkpoints.newest
+            since = await self._until_written()
             now = job.clock()
             # One that was given up for the loss of a replica is asked for again.
             written = asked and checkpoints.newest is not before
             if checkpoints.up_to_date or written:
                 return ending
-            if tried:
-                refused_since = moved if refused_since is None else refused_since
+            if checkpoints.newest is not newest:
+                refused_since = None  # one that was under way
+            elif tried:
+                refused_since = since if refused_since is None else refused_since
                 if now - refused_since >= patience:
                     break
             if checkpoints.schedule.may_hurry(now=now) or not asked:
@@ -168,22 +170,25 @@ class WindDown:
         return job.end_with(message)
 
     async def _until_written(self) -> float:
-        """Wait for the checkpoint in progress; return when it moved last."""
+        """Wait for the checkpoint in progress; return since when the disk refuses it.
+
+        From when it moved last where it stands still. A disk that says no does so now,
+        however long the copy took that it was asked for.
+        """
         checkpoints, holder = self._parts.checkpoints, self._parts.holder
         ledger = self._parts.ledger
-        moved = self._job.clock()
         # A stop waits for a disk a minute, whether it refuses or does not answer.
         still = min(STILL_SECONDS, job_state.STOP_SECONDS)
         while checkpoints.busy and not ledger.failed and await self._has_model():
             now = self._job.clock()
-            if checkpoints.request is not None:
-                moved = checkpoints.request.moves_since
-            checkpoints.watch(now=now, still_seconds=still)
+            moved = checkpoints.request.moves_since if checkpoints.request else now
+            if checkpoints.watch(now=now, still_seconds=still):
+                return moved
             if holder.can_regroup:
                 holder.tick(now=now)
             await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
             await self._hold()
-        return moved
+        return self._job.clock()
 
     async def _has_model(self) -> bool:
         """Whether the model can be written; members that are left form a round first.

@@ -96,9 +96,9 @@ class CheckpointRequest:
         """Note progress of the request."""
         self.moved = now
 
-    def put_off(self, seconds: float) -> None:
+    def put_off(self, seconds: float, *, now: float) -> None:
         """Leave seconds in which nobody was heard out of what it stands still."""
-        self.moved = self.moves_since + seconds
+        self.moved = min(now, self.moves_since + seconds)
 
     @property
     def moves_since(self) -> float:

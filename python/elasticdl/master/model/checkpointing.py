@@ -191,16 +191,17 @@ class Checkpoints:
         if why:
             self.ask(why, now=now)
 
-    def watch(self, *, now: float, still_seconds: float = STILL_SECONDS) -> None:
-        """Give up the checkpoint in progress if nothing moves any more."""
+    def watch(self, *, now: float, still_seconds: float = STILL_SECONDS) -> bool:
+        """Give up the checkpoint in progress if nothing moves; return whether so."""
         request = self.request
         if request is None:
-            return
+            return False
         problem = request.stuck(
             now=now, in_worker=self._holding.in_worker, still_seconds=still_seconds
         )
         if problem:
             self._fail(request, problem, now=now)
+        return bool(problem)
 
     def ask(self, why: str, *, now: float) -> None:
         """Request a checkpoint now."""

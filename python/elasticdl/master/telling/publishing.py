@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Sequence
 from elasticdl.job import words
 from elasticdl.job.decision import Decision
 from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.words import JobState
 from elasticdl.master.happenings import (
     AttentionNeeded,
     Evaluated,
@@ -167,7 +168,9 @@ class Publishing:
             self._publisher.notice(notice)
 
     def _show(self, built: JobStatus) -> JobStatus:
-        self._publisher.headline(built.ending or str(built.state), built.message)
+        # Nothing has succeeded before the journal has it.
+        ending = built.ending if built.ending != JobState.SUCCEEDED else ""
+        self._publisher.headline(ending or str(built.state), built.message)
         short = _short(built)
         if self._shown is None or _content(short) != _content(self._shown):
             self._shown = short

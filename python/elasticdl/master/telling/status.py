@@ -98,9 +98,11 @@ def master_restarts(job: Job) -> int:
 
 def message(job: Job) -> str:
     """Return the most urgent message for the user."""
-    if job.ending:
-        return job.ending.message
     parts = job.parts
+    if job.ending and (job.state.ended or not parts.ledger.trouble):
+        return job.ending.message
+    if job.ending:  # it waits for the journal, whatever it is
+        return f"{job.ending.message}; {parts.ledger.trouble}".removeprefix("; ")
     return (
         parts.ledger.trouble
         or job.message

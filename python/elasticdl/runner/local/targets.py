@@ -40,6 +40,7 @@ class TargetsFile:
         self._wanted: list[Target] | None = None
         self._written: list[Target] | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._failed = False
 
     def status(self, document: str) -> None:
         """Write the file if a replica came or went, or changed its port."""
@@ -74,7 +75,12 @@ class TargetsFile:
             try:
                 await loop.run_in_executor(None, self._put, text)
             except OSError as error:  # nothing but a scrape depends on it
-                log.warning("%s: cannot be written: %s", self._path, error.strerror)
+                self._written = None  # the next status tries again
+                if not self._failed:
+                    log.warning("%s: cannot be written: %s", self._path, error.strerror)
+                self._failed = True
+                return
+            self._failed = False
 
     def _put(self, text: str) -> None:
         # Prometheus may read at any time.

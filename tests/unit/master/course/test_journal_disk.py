@@ -291,8 +291,10 @@ def test_an_end_that_the_journal_has_not_says_so(rig, monkeypatch) -> None:
     """Nor does anybody hear of it before: who comes next knows no end."""
     leave = wind_down.WindDown._let_ps_leave
     kept: list[int] = []
+    headlines: list[str] = []
 
     async def story(rig) -> None:
+        rig.publisher.headline = lambda *of: headlines.append(" ".join(of))
         async with rig.serving() as master:
 
             async def fills(self: object) -> None:
@@ -303,11 +305,14 @@ def test_an_end_that_the_journal_has_not_says_so(rig, monkeypatch) -> None:
             ledger = master.job.parts.ledger
             await rig.until(lambda: ledger.trouble)
             assert not master.job.state.ended
+            await rig.until(lambda: "cannot write the journal" in headlines[-1])
             report = await rig.ended()
             os.close(kept[0])
+        # Once, with the report.
+        assert sum(one.startswith("succeeded") for one in headlines) == 1
         assert report.status is JobState.SUCCEEDED
         assert "cannot write the journal" in report.message
-        assert "the job comes to this end once more" in report.message
+        assert "it lacks the job's end" in report.message
 
     rig.run(story, journal_wait=2.0)
 
