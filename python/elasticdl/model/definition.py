@@ -64,10 +64,10 @@ from elasticdl.model.variables import refuse_unkept, trainable_variables
 log = logging.getLogger(__name__)
 
 _WEIGHED_BY_RECORDS = (
-    "the loss divides by a sum of weights or of what a mask leaves: with ps.mode sync "
-    "the gradients of several workers are weighed by their records instead, which is "
-    "not quite the gradient of all their batches together; strategy: allReduce weighs "
-    "them by that sum"
+    "the loss is no mean over records, but a sum, or divided by a sum of weights or by "
+    "what a mask leaves: with ps.mode sync the gradients of several workers are "
+    "weighed by their records instead, which is not quite the gradient of all their "
+    "batches together; strategy allReduce weighs them by what one loss divides by"
 )
 
 
@@ -273,7 +273,11 @@ class ModelDefinition:
         loss = self._loss.whole(features, weighted, predictions, training=True)
         if self._weighed_by_records:
             self._weighed_by_records = False  # said once
-            if self._loss.divisor(weighted, predictions) is not None:
+            try:
+                divides = self._loss.divisor(weighted, predictions) is not None
+            except UserCodeError:  # a sum, or outputs of which each has its own
+                divides = True
+            if divides:
                 log.warning(_WEIGHED_BY_RECORDS)
         return loss
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import keras
+
 from elasticdl.errors import UserCodeError
 from elasticdl.files import write_whole
 from elasticdl.job.spec.job import JobSpec
@@ -64,7 +66,10 @@ def find_symbols(
                 f"model.{path} names `{wanted}`, which {code.main_file} does not have"
                 + did_you_mean(wanted, user_code.public_names(module))
             )
-        return _function(found, wanted) if field in _FUNCTIONS else found
+        if field not in _FUNCTIONS:
+            return found
+        named = wanted != defaults.model_fields[field].default
+        return _function(found, wanted, named=named)
 
     feed = find("feed")
     for older in _OLDER_FEED_NAMES:
@@ -83,11 +88,19 @@ def find_symbols(
     )
 
 
-def _function(found: Any | None, name: str) -> Any | None:
-    """Return a part that is a function; None for a module that was only imported."""
-    if found is None or isinstance(found, ModuleType):
+def _function(found: Any | None, name: str, *, named: bool = False) -> Any | None:
+    """Return a part that is a function; None for a module that was only imported.
+
+    `named`: by the job, which then means it.
+    """
+    if found is None or (isinstance(found, ModuleType) and not named):
         return None
-    if not callable(found):
+    if isinstance(found, type) and issubclass(found, keras.losses.Loss):
+        raise UserCodeError(
+            f"`{name}` of the model module is the class {found.__name__}, expected a "
+            f"function or an object; write {name} = {found.__name__}()"
+        )
+    if not callable(found) or isinstance(found, keras.metrics.Metric):
         raise UserCodeError(
             f"`{name}` of the model module is of type {type(found).__name__}, expected "
             "a function; write one that returns it, or give it another name"

@@ -1,8 +1,11 @@
 """Shapes and order of what a feed gives, beside what `fit` takes of the same arrays."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from elasticdl.data.reader import open_reader
+from elasticdl.errors import DataError
 
 from tests.integration.model.conftest import CLASSIC, example
 
@@ -63,3 +66,22 @@ def test_a_shuffle_of_one_record_keeps_the_order(built, feeder, records):
         [np.asarray(b.features)[:, 0] for b in feed.batches(records)]
     )
     assert np.array_equal(order, np.sort(order))
+
+
+def test_lists_that_become_longer_are_no_other_records(built, feeder, tmp_path):
+    """Rows of a later row group; an evaluation is fed the columns as they are."""
+    lists = [[1.0, 2.0]] * 8 + [[1.0, 2.0, 3.0, 4.0]] * 8
+    x = pa.FixedSizeListArray.from_arrays(np.zeros(64, np.float32), 4)
+    table = pa.table({"x": x, "label": pa.array(lists)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=8)
+    reader = open_reader("a.parquet", data_root=tmp_path)
+    feed = feeder(
+        built(OUTPUTS.format(shape=(5,)), "net.model"), metadata=reader.metadata
+    )
+    first, second = (
+        reader.read("a.parquet", start, start + 8, skip_bad=False).values
+        for start in (0, 8)
+    )
+    assert sum(batch.num_records for batch in feed.batches(first)) == 8
+    with pytest.raises(DataError, match="cannot parse record 0"):
+        list(feed.batches(second))

@@ -13,6 +13,8 @@ PARTS = [
     ("callbacks = [keras.callbacks.History()]", "`callbacks` .* of type list"),
     ('eval_metrics_fn = ["mae"]', "`eval_metrics_fn` .* of type list"),
     ("dataset_fn = {}", "`dataset_fn` .* of type dict"),
+    ("eval_metrics_fn = keras.metrics.MeanSquaredError()", "type MeanSquaredError"),
+    ("loss = keras.losses.MeanSquaredError", "is the class MeanSquaredError"),
 ]
 
 
@@ -27,9 +29,17 @@ def test_an_imported_module_is_no_part_of_the_model(built):
     assert built(names + COMPILED, "net.model").callbacks == []
 
 
+@pytest.mark.parametrize("part", ["loss", "evalMetrics", "callbacks", "feed"])
+def test_an_imported_module_that_the_job_names_as_a_part_is_refused(define, part):
+    names = "from keras import losses\n"
+    with pytest.raises(UserCodeError, match=r"`losses` .* of type module"):
+        define(names + COMPILED, "net.model", **{part: "losses"})
+
+
 @pytest.mark.parametrize(
     ("loss", "mode", "replicas", "warns"),
     [
+        ('"sum"', "sync", 2, True),
         ('"mean_with_sample_weight"', "sync", 2, True),
         ('"mean_with_sample_weight"', "sync", 1, False),
         ('"mean_with_sample_weight"', "async", 2, False),

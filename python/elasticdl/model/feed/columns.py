@@ -6,6 +6,7 @@ Owns how an array, or text with its different values, becomes a tensor. Called b
 
 from __future__ import annotations
 
+import math
 import weakref
 
 import numpy as np
@@ -66,19 +67,20 @@ class ColumnTensors:
     ) -> tf.Tensor:
         """Return a column's rows, each of `shape`, as `dtype`.
 
-        Raises tf.errors.OpError where `unrounded` does.
+        Raises tf.errors.OpError where `unrounded` does, and where rows have another
+        number of values, as lists of a later file may: they would make other records.
         """
         if isinstance(column, Texts):
             # A file's own dictionary may number its values by other types.
             wide = np.int32 if np.can_cast(column.codes.dtype, np.int32) else np.int64
-            codes = column.codes.astype(wide, copy=False).reshape(-1, *shape)
+            codes = _rows(column.codes.astype(wide, copy=False), shape, name)
             # By itself: `tf.gather` and `tf.reshape` cost three times as much.
             return tf.raw_ops.Gather(
                 params=self._values(column.distinct), indices=codes
             )
         array = np.asarray(column).astype(_NUMPY[stored], copy=False)
         # A constant copies: what a reader keeps decoded must not be the step's.
-        values = tf.constant(array.reshape(-1, *shape))
+        values = tf.constant(_rows(array, shape, name))
         return tf.cast(unrounded(values, name, dtype), dtype)
 
     def _values(self, distinct: Distinct) -> tf.Tensor:
@@ -86,3 +88,15 @@ class ColumnTensors:
         if made is None:
             made = self._distinct[distinct] = tf.constant(distinct.values, tf.string)
         return made
+
+
+def _rows(values: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarray:
+    found, wanted = math.prod(values.shape[1:]), math.prod(shape)
+    if found != wanted:
+        raise tf.errors.InvalidArgumentError(
+            None,
+            None,
+            f"`{name}` has {found} values in this record, expected {wanted} as in the "
+            "first one; records of different lengths need a `feed`",
+        )
+    return values.reshape(len(values), *shape)
