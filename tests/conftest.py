@@ -1,6 +1,7 @@
 """Settings for all tests."""
 
 import faulthandler
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,10 @@ settings.register_profile(
     derandomize=True,
 )
 settings.load_profile("default")
+
+# Modules that a test writes twice within a second, as long as before, are not new to
+# Python beside what it has kept of the first ones.
+sys.dont_write_bytecode = True
 
 # A thread that a test left running would keep the process, all tests done, for ever.
 _SECONDS_TO_END = 120

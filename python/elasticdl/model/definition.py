@@ -273,11 +273,7 @@ class ModelDefinition:
         loss = self._loss.whole(features, weighted, predictions, training=True)
         if self._weighed_by_records:
             self._weighed_by_records = False  # said once
-            try:
-                divides = self._loss.divisor(weighted, predictions) is not None
-            except UserCodeError:  # a sum, or outputs of which each has its own
-                divides = True
-            if divides:
+            if not self._loss.is_mean_over_records(weighted, predictions):
                 log.warning(_WEIGHED_BY_RECORDS)
         return loss
 

@@ -68,20 +68,35 @@ def test_a_shuffle_of_one_record_keeps_the_order(built, feeder, records):
     assert np.array_equal(order, np.sort(order))
 
 
-def test_lists_that_become_longer_are_no_other_records(built, feeder, tmp_path):
-    """Rows of a later row group; an evaluation is fed the columns as they are."""
-    lists = [[1.0, 2.0]] * 8 + [[1.0, 2.0, 3.0, 4.0]] * 8
-    x = pa.FixedSizeListArray.from_arrays(np.zeros(64, np.float32), 4)
-    table = pa.table({"x": x, "label": pa.array(lists)})
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+def test_lists_of_other_lengths_make_no_other_records(
+    built, feeder, tmp_path, text, apart
+):
+    """Rows of a later row group, or one among others, which is skipped if it may be."""
+    one = "a" if text else 1.0
+    lists = [[one] * 2] * 15 + [[one] * 4]
+    if apart:
+        lists = [[one] * 2] * 8 + [[one] * 4] * 8
+    zeros = np.zeros(64, np.float32)
+    table = pa.table(
+        {
+            "x": pa.FixedSizeListArray.from_arrays(zeros, 4),
+            "label": pa.array(lists),
+        }
+    )
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=8)
     reader = open_reader("a.parquet", data_root=tmp_path)
-    feed = feeder(
-        built(OUTPUTS.format(shape=(5,)), "net.model"), metadata=reader.metadata
-    )
+    definition = built(OUTPUTS.format(shape=(5,)), "net.model")
     first, second = (
         reader.read("a.parquet", start, start + 8, skip_bad=False).values
         for start in (0, 8)
     )
+    feed = feeder(definition, metadata=reader.metadata)
     assert sum(batch.num_records for batch in feed.batches(first)) == 8
-    with pytest.raises(DataError, match="cannot parse record 0"):
+    with pytest.raises(DataError, match=f"cannot parse record {0 if apart else 7}"):
         list(feed.batches(second))
+    skipping = feeder(definition, metadata=reader.metadata, skip_bad=True)
+    assert sum(batch.num_records for batch in skipping.batches(first)) == 8
+    left = sum(batch.num_records for batch in skipping.batches(second))
+    assert (left, len(skipping.bad)) == ((0, 8) if apart else (7, 1))

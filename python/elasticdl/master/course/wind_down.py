@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from elasticdl.errors import JournalError, PlatformError
 from elasticdl.job.words import ExitReason, JobState, ReplicaState
@@ -36,6 +37,22 @@ _UNHEARD_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
 # Members of a group know of a dead connection in 5 s, and say so in 2 s.
 _REGROUP_SECONDS = 15.0
+
+
+@dataclass
+class _Refusals:
+    """Since when a disk has taken no checkpoint, and whether that is enough."""
+
+    patience: float  # seconds
+    since: float | None = None
+
+    def suffice(self, *, now: float, still_since: float | None, asked: bool) -> bool:
+        """Note one more, of a checkpoint that stood still or was refused now."""
+        if self.since is None:
+            self.since = now if still_since is None else still_since
+        # One from before that was refused says little of the disk of now.
+        tells = asked or still_since is not None
+        return tells and now - self.since >= self.patience
 
 
 class WindDown:
@@ -127,23 +144,25 @@ class WindDown:
         """
         job, checkpoints = self._job, self._parts.checkpoints
         patience = min(job.spec.master.journal_wait_seconds, job_state.STOP_SECONDS)
-        refused_since: float | None = None
+        refusals = _Refusals(patience)
         asked, before = False, checkpoints.newest
+        if checkpoints.request is not None:  # a stop waits for it anew
+            checkpoints.request.moves(job.clock())
         # A checkpoint that counts what the journal has not would be ahead of it.
         while not self._parts.ledger.failed and await self._has_model():
-            tried, newest = asked or checkpoints.busy, checkpoints.newest
-            since = await self._until_written()
+            failures, newest = checkpoints.failures, checkpoints.newest
+            still_since = await self._until_written()
             now = job.clock()
             # One that was given up for the loss of a replica is asked for again.
             written = asked and checkpoints.newest is not before
             if checkpoints.up_to_date or written:
                 return ending
             if checkpoints.newest is not newest:
-                refused_since = None  # one that was under way
-            elif tried:
-                refused_since = since if refused_since is None else refused_since
-                if now - refused_since >= patience:
-                    break
+                refusals.since = None  # one that was under way
+            elif checkpoints.failures != failures and refusals.suffice(
+                now=now, still_since=still_since, asked=asked
+            ):
+                break
             if checkpoints.schedule.may_hurry(now=now) or not asked:
                 asked, before = True, checkpoints.newest
                 checkpoints.ask(THE_END, now=now)
@@ -169,11 +188,10 @@ class WindDown:
         log.error("%s", message)
         return job.end_with(message)
 
-    async def _until_written(self) -> float:
-        """Wait for the checkpoint in progress; return since when the disk refuses it.
+    async def _until_written(self) -> float | None:
+        """Wait for the checkpoint in progress; return since when it stands still.
 
-        From when it moved last where it stands still. A disk that says no does so now,
-        however long the copy took that it was asked for.
+        None if it does not: it is written, refused, or given up for a lost replica.
         """
         checkpoints, holder = self._parts.checkpoints, self._parts.holder
         ledger = self._parts.ledger
@@ -188,7 +206,7 @@ class WindDown:
                 holder.tick(now=now)
             await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
             await self._hold()
-        return self._job.clock()
+        return None
 
     async def _has_model(self) -> bool:
         """Whether the model can be written; members that are left form a round first.

@@ -99,10 +99,10 @@ def master_restarts(job: Job) -> int:
 def message(job: Job) -> str:
     """Return the most urgent message for the user."""
     parts = job.parts
-    if job.ending and (job.state.ended or not parts.ledger.trouble):
-        return job.ending.message
-    if job.ending:  # it waits for the journal, whatever it is
-        return f"{job.ending.message}; {parts.ledger.trouble}".removeprefix("; ")
+    if job.ending:
+        waits = not (job.state.ended or parts.ledger.failed)
+        trouble = parts.ledger.trouble if waits else ""
+        return f"{job.ending.message}; {trouble}".removeprefix("; ").removesuffix("; ")
     return (
         parts.ledger.trouble
         or job.message

@@ -70,6 +70,8 @@ class ColumnTensors:
         Raises tf.errors.OpError where `unrounded` does, and where rows have another
         number of values, as lists of a later file may: they would make other records.
         """
+        if not self.fits(column, stored):
+            raise _unlike(name, "values of another number or type")
         if isinstance(column, Texts):
             # A file's own dictionary may number its values by other types.
             wide = np.int32 if np.can_cast(column.codes.dtype, np.int32) else np.int64
@@ -93,10 +95,11 @@ class ColumnTensors:
 def _rows(values: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarray:
     found, wanted = math.prod(values.shape[1:]), math.prod(shape)
     if found != wanted:
-        raise tf.errors.InvalidArgumentError(
-            None,
-            None,
-            f"`{name}` has {found} values in this record, expected {wanted} as in the "
-            "first one; records of different lengths need a `feed`",
-        )
+        raise _unlike(name, f"{found} values a record")
     return values.reshape(len(values), *shape)
+
+
+def _unlike(name: str, what: str) -> tf.errors.OpError:
+    """Return what a parser raises of records; who called looks which ones they are."""
+    expected = "expected those of the first record"
+    return tf.errors.InvalidArgumentError(None, None, f"{name}: {what}, {expected}")

@@ -16,6 +16,30 @@ from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.masks import masks_of
 
 
+def by_other_than_records(
+    losses: Sequence[Any], weights: Any, predictions: Any
+) -> bool:
+    """Whether Keras's losses are no means over records; see `divisor`."""
+    return bool(losses) and (
+        "sum" in _reductions(losses)
+        or _is_by_weight(losses, weights)
+        or _is_ignoring(losses)
+        or any(mask is not None for mask in masks_of(predictions))
+    )
+
+
+def _reductions(losses: Sequence[Any]) -> list[Any]:
+    return [getattr(loss, "reduction", None) for loss in losses]
+
+
+def _is_by_weight(losses: Sequence[Any], weights: Any) -> bool:
+    return "mean_with_sample_weight" in _reductions(losses) and weights is not None
+
+
+def _is_ignoring(losses: Sequence[Any]) -> bool:
+    return any(getattr(loss, "ignore_class", None) is not None for loss in losses)
+
+
 def divisor(
     losses: Sequence[Any], labels: Any, weights: Any, predictions: Any
 ) -> tf.Tensor | None:
@@ -25,9 +49,10 @@ def divisor(
 
     Raises UserCodeError for a sum, and for several losses with different divisors.
     """
+    if not by_other_than_records(losses, weights, predictions):
+        return None
     masks = masks_of(predictions)
-    ignoring = any(getattr(loss, "ignore_class", None) is not None for loss in losses)
-    reductions = [getattr(loss, "reduction", None) for loss in losses]
+    reductions = _reductions(losses)
     if "sum" in reductions:
         raise UserCodeError(
             'the loss has reduction="sum", expected a mean over records: workers of '
@@ -35,9 +60,6 @@ def divisor(
             'records; set reduction="sum_over_batch_size" and a learning rate for it, '
             "or set strategy: local"
         )
-    by_weight = "mean_with_sample_weight" in reductions and weights is not None
-    if not (by_weight or ignoring) and all(mask is None for mask in masks):
-        return None
     if len(losses) != 1 or len(masks) != 1:
         raise UserCodeError(
             "several outputs have losses, and one divides by the records that a mask "
@@ -46,11 +68,11 @@ def divisor(
             "add up portions of a step; leave mask_zero, ignore_class or "
             'reduction="mean_with_sample_weight" out, or set strategy: local'
         )
-    if ignoring:
+    if _is_ignoring(losses):
         masks = [_without_ignored(losses[0], labels, predictions, masks[0])]
     if reductions[0] not in {"sum_over_batch_size", "mean", "mean_with_sample_weight"}:
         return None
-    if not by_weight:
+    if not _is_by_weight(losses, weights):
         return tf.reduce_sum(tf.cast(masks[0], tf.float32))
     weights = tf.cast(tf.nest.flatten(weights)[0], tf.float32)
     counted = apply_mask(weights, masks[0], "float32", reductions[0])

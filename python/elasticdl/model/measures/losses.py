@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
-from elasticdl.model.measures.divisors import divisor
+from elasticdl.model.measures.divisors import by_other_than_records, divisor
 from elasticdl.model.measures.metric_parts import full_precision
 from elasticdl.model.measures.targets import parted
 from elasticdl.model.overrides import overrides
@@ -80,19 +80,28 @@ class Loss:
         Of a function of the user's own it is not known. Call it after `whole`, in the
         same tf.function.
         """
+        labels, weights = parted(targets)
+        return divisor(self._of_keras(), labels, weights, predictions)
+
+    def is_mean_over_records(self, targets: Any, predictions: Any) -> bool:
+        """Whether it divides by the number of records, as far as that is known."""
+        _, weights = parted(targets)
+        return not by_other_than_records(self._of_keras(), weights, predictions)
+
+    def _of_keras(self) -> list[Any]:
+        """Return the losses of Keras that it is made of; none if one is its own."""
         if self.function is not None:
             losses = [self.function]
             if not isinstance(self.function, keras.losses.Loss):
-                return None
+                return []
         else:
             compiled = getattr(self.model, "_compile_loss", None)
             if compiled is None or overrides(self.model, "compute_loss"):
-                return None
+                return []
             losses = [item.loss for item in compiled._flat_losses or ()]  # noqa: SLF001
         if any(type(one).__call__ is not keras.losses.Loss.__call__ for one in losses):
-            return None  # what it makes of masks and weights is its own
-        labels, weights = parted(targets)
-        return divisor(losses, labels, weights, predictions)
+            return []  # what it makes of masks and weights is its own
+        return losses
 
     def _of_model(
         self, features: Any, targets: Any, predictions: Any, *, training: bool

@@ -79,7 +79,9 @@ class TargetsFile:
                 if not self._failed:
                     log.warning("%s: cannot be written: %s", self._path, error.strerror)
                 self._failed = True
-                return
+                if self._wanted is targets:
+                    return
+                continue
             self._failed = False
 
     def _put(self, text: str) -> None:

@@ -66,3 +66,22 @@ def test_what_is_counted_as_still_is_never_later_than_now() -> None:
     request.pinned.add(0)
     assert not request.stuck(now=130.0 + STILL_SECONDS, **bounds)
     assert request.stuck(now=131.0 + STILL_SECONDS, **bounds)
+
+
+def test_a_stop_that_waits_for_no_disk_asks_once_though_one_before_was_refused(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            checkpoints = await begun(rig, master)
+            rig.world.mute = {"ps-0", "ps-1"}
+            checkpoints.ask("time", now=master.job.clock())
+            await rig.until(lambda: checkpoints.request.ready)
+            master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            await asyncio.sleep(0.5)
+            checkpoints.abort()
+            rig.world.mute = set()
+            report = await rig.ended()
+        check(rig, report)
+
+    rig.run(story, checkpoint__every_seconds=0, master__journal_wait_seconds=0.0)

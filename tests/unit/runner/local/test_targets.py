@@ -1,6 +1,7 @@
 """Prometheus's list of a job's targets: who serves metrics now, and nobody else."""
 
 import asyncio
+import errno
 import json
 import os
 import threading
@@ -125,3 +126,29 @@ def test_nobody_waits_for_ever_for_a_disk_that_takes_no_targets(targets, monkeyp
         return was_asked_in_vain
 
     assert asyncio.run(ends())
+
+
+def test_an_end_that_a_disk_refuses_once_is_written_all_the_same(
+    file, targets, monkeypatch
+):
+    real, tries = module.write_whole, []
+
+    def write(*given, **more):
+        tries.append(given)
+        if len(tries) == 1:
+            under_way.set()
+            closing.wait(60.0)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(*given, **more)
+
+    under_way, closing = threading.Event(), threading.Event()
+    monkeypatch.setattr(module, "write_whole", write)
+
+    async def ends():
+        targets.status(status(("worker", 0, "running", 9002)))
+        await asyncio.to_thread(under_way.wait, 60.0)
+        asyncio.get_running_loop().call_later(0.1, closing.set)
+        await targets.close(status="", report="")
+
+    asyncio.run(ends())
+    assert json.loads(file.read_text()) == []
