@@ -94,8 +94,8 @@ class WindDown:
         except JournalError as error:
             log.error("%s", error)
             if str(error) not in ending.message:
-                message = f"{ending.message}; {error}".removeprefix("; ")
-                ending = self._job.end_with(f"{message}; {_UNWRITTEN}")
+                said = filter(None, (ending.message, str(error), _UNWRITTEN))
+                ending = self._job.end_with("; ".join(said))
         self._job.enter(ending.state)
         return ending
 

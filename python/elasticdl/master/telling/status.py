@@ -102,7 +102,7 @@ def message(job: Job) -> str:
     if job.ending:
         waits = not (job.state.ended or parts.ledger.failed)
         trouble = parts.ledger.trouble if waits else ""
-        return f"{job.ending.message}; {trouble}".removeprefix("; ").removesuffix("; ")
+        return "; ".join(filter(None, (job.ending.message, trouble)))
     return (
         parts.ledger.trouble
         or job.message

@@ -70,19 +70,18 @@ class TargetsFile:
     async def _write(self) -> None:
         loop = asyncio.get_running_loop()
         while self._wanted is not None and self._wanted != self._written:
-            targets = self._written = self._wanted
+            targets = self._wanted
             text = document_of(self._job, targets)
             try:
                 await loop.run_in_executor(None, self._put, text)
             except OSError as error:  # nothing but a scrape depends on it
-                self._written = None  # the next status tries again
                 if not self._failed:
                     log.warning("%s: cannot be written: %s", self._path, error.strerror)
                 self._failed = True
                 if self._wanted is targets:
-                    return
-                continue
-            self._failed = False
+                    return  # the next status tries again
+            else:
+                self._written, self._failed = targets, False
 
     def _put(self, text: str) -> None:
         # Prometheus may read at any time.
