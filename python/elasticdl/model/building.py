@@ -23,7 +23,8 @@ from elasticdl.model.feed.call import (
     split_element,
 )
 from elasticdl.model.feed.chain import batches_itself
-from elasticdl.model.feed.default import default_parser
+from elasticdl.model.feed.default import csv_columns, default_parser
+from elasticdl.model.feed.unparsed import by_name
 from elasticdl.model.user_code import ModelCode, check_params, short
 
 FULL_POLICY = "float32"
@@ -116,7 +117,11 @@ def example(
     """
     if feed is None and sample:
         parse = default_parser(model, metadata, sample[0], mode)
-        parsed = _of_those_that_parse(sample, lambda some: parse(tf.constant(some)))
+        parsed = _of_those_that_parse(
+            sample,
+            lambda some: parse(tf.constant(some)),
+            lambda reason: by_name(reason, csv_columns(metadata)),
+        )
         features, labels = split_element(parsed, mode)
         return fit_features(model, features), labels, {}
     if feed is None:
@@ -129,7 +134,9 @@ def example(
         return features, None, {}
     if sample:
         element, fed = _of_those_that_parse(
-            sample, lambda some: _first_fed(feed, some, mode, metadata)
+            sample,
+            lambda some: _first_fed(feed, some, mode, metadata),
+            lambda reason: f"{reason} (fields and columns are counted from 0)",
         )
         if element is not None:
             features, labels = split_element(element, mode)
@@ -153,12 +160,15 @@ def example(
 
 
 def _of_those_that_parse(
-    sample: Sequence[bytes], parse: Callable[[list[bytes]], Parsed]
+    sample: Sequence[bytes],
+    parse: Callable[[list[bytes]], Parsed],
+    told: Callable[[str], str],
 ) -> Parsed:
     """Return what `parse` makes of a sample, or of those of its records that it takes.
 
     A bad record fails the job, or is skipped, where it is trained: there its file and
-    number are known. Raises UserCodeError where none can be parsed.
+    number are known. Raises UserCodeError where none can be parsed, with the reason as
+    `told` says it.
     """
     try:
         return parse(list(sample))
@@ -171,9 +181,9 @@ def _of_those_that_parse(
         if isinstance(error, UserCodeError):
             raise
         raise UserCodeError(
-            f"no record of the data has what the model's inputs take: {short(error)} "
-            "(fields and columns are counted from 0); change the data or the Input, or "
-            "add a `feed` to the model module"
+            "no record of the data has what the model's inputs take: "
+            f"{told(short(error))}; change the data or the Input, or add a `feed` to "
+            "the model module"
         ) from error
 
 

@@ -22,9 +22,9 @@ from elasticdl.model.feed import chain as feed_chain
 from elasticdl.model.feed import plans as feed_plans
 from elasticdl.model.feed import refusals as feed_refusals
 from elasticdl.model.feed.call import fit_features, split_element
-from elasticdl.model.feed.default import column_parser, default_parser
+from elasticdl.model.feed.default import column_parser, csv_columns, default_parser
 from elasticdl.model.feed.plans import FeedPlan
-from elasticdl.model.feed.unparsed import BadInput, FeedError
+from elasticdl.model.feed.unparsed import BadInput, FeedError, by_name
 from elasticdl.model.specs import Shape, shapes_of
 from elasticdl.model.user_code import short
 
@@ -50,12 +50,6 @@ def kind_of(batch: Batch) -> tuple[Shape, ...]:
     if batch.shapes is not None:
         return batch.shapes
     return shapes_of(batch.features, batch.labels)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "it does not parse, and its bytes are no text that could be shown"
-    return short(error)
 
 
 class Feeder:
@@ -222,10 +216,17 @@ class Feeder:
                 for _ in self._plan.elements([record]):
                     pass
             except _UNPARSED as error:
-                bad.append(BadInput(index, _reason(error)))
+                bad.append(BadInput(index, self._reason(error)))
                 if not self._skip_bad:
                     break
         return bad
+
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, UnicodeDecodeError):
+            return "it does not parse, and its bytes are no text that could be shown"
+        if self._definition.feed is not None:
+            return short(error)
+        return by_name(short(error), csv_columns(self._metadata))
 
     # Choosing the plan.
 

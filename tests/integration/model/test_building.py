@@ -15,7 +15,7 @@ def test_bad_records_among_the_first_are_left_to_whoever_trains_them(define):
     definition = define(COMPILED, "net.model")
     definition.build_model(names, [bad, good])
     assert definition.model.built
-    with pytest.raises(UserCodeError, match=r"no record of the data .* Field 2"):
+    with pytest.raises(UserCodeError, match=r"no record of the data .* column `c` "):
         define(COMPILED, "net.model").build_model(names, [bad, bad])
 
 

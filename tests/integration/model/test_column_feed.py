@@ -116,6 +116,31 @@ def test_an_id_that_was_rounded_to_a_float_is_not_trained_as_another(
     assert np.asarray(next(good).features).tolist() == [16777215]
 
 
+LISTS = """
+import keras
+
+
+def model():
+    ids = keras.Input((None,), name="ids", dtype="int64")
+    rows = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(10, 2)(ids))
+    network = keras.Model(ids, keras.layers.Dense(1)(rows))
+    network.compile("sgd", "mse")
+    return network
+"""
+
+
+def test_lists_of_other_lengths_without_a_feed_are_named_with_their_feature(
+    built, feeder, tmp_path
+):
+    rows = pa.table({"ids": [[1, 2], [3, 4], [5]], "label": [0, 1, 0]})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    reader = open_reader("a.parquet", data_root=tmp_path)
+    found = list(reader.read("a.parquet", 0, 3, skip_bad=False).values)
+    feed = feeder(built(LISTS, "net.model"), metadata=reader.metadata)
+    with pytest.raises(FeedError, match=r"record 2 .*`ids` has 1 values, expected 2"):
+        list(feed.batches(found))
+
+
 def _equal(one, other):
     assert (one.shape, one.dtype) == (other.shape, other.dtype)
     if one.dtype == tf.string:

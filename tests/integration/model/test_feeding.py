@@ -539,11 +539,12 @@ def test_a_csv_without_a_label_or_input_column_is_refused(built, feeder):
         list(feed.batches([b"1,2"]))
 
 
-def test_a_broken_csv_line_is_named(built, feeder):
+@pytest.mark.parametrize("line", [b"1,2,oh,4,0", b"1,2,,4,0"])
+def test_a_broken_csv_line_is_named_with_its_column(line, built, feeder):
     names = Metadata(column_names=("a", "b", "c", "d", "label"))
     feed = feeder(built(COMPILED, "net.model"), metadata=names)
-    with pytest.raises(FeedError, match=r"record 1 of the task"):
-        list(feed.batches([b"1,2,3,4,0", b"1,2,oh,4,0"]))
+    with pytest.raises(FeedError, match=r"record 1 of the task: column `c` is "):
+        list(feed.batches([b"1,2,3,4,0", line]))
 
 
 BY_LENGTH = "lambda f, y: tf.cast(f['x'][0], tf.int32) % 8"  # any length does

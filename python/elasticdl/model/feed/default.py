@@ -47,6 +47,11 @@ class _Wanted:
     dtype: tf.DType
 
 
+def csv_columns(metadata: Metadata) -> Sequence[str]:
+    """Return the columns of records that are lines of a CSV; none for others."""
+    return () if metadata.examples else metadata.column_names
+
+
 def default_parser(
     model: keras.Model, metadata: Metadata, sample: bytes, mode: str
 ) -> Parser:
@@ -62,7 +67,7 @@ def default_parser(
             "the model"
         )
     flat = keras.tree.flatten(inputs)
-    if metadata.column_names and not metadata.examples:
+    if csv_columns(metadata):
         return _csv_parser(flat, metadata, mode)
     return _example_parser(model, flat, sample, metadata, mode)
 

@@ -6,6 +6,8 @@ Owns its sentence. Made by `model.feeding`, which knows records by their places 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elasticdl.errors import DataError
@@ -17,6 +19,35 @@ class BadInput:
 
     index: int
     reason: str
+
+
+# How TensorFlow's parsers of CSV and of Examples say what they did not find.
+_OF_COLUMN = re.compile(
+    r"Field (\d+)(?P<what>.*?)(?: in record \d+)(?P<rest>.*?)(?: \[Op:|$)"
+)
+_OF_LENGTH = re.compile(
+    r"(?:Name: .*?, )?Key: (.+?), Index: \d+\.\s+Number of \w+ values != expected\.\s+"
+    r"Values size: (\d+) but output shape: \[(\d+)\]"
+)
+
+
+def by_name(reason: str, columns: Sequence[str]) -> str:
+    """Return why records without a `feed` do not parse, in the names of their data.
+
+    `columns`: those of a CSV; a field is one of them.
+    """
+    field = _OF_COLUMN.search(reason)
+    if field and int(field[1]) < len(columns):
+        said = f"{field['what']}{field['rest']}".strip().rstrip("!")
+        return f"column `{columns[int(field[1])]}` {said}"
+    length = _OF_LENGTH.search(reason)
+    if length:
+        name, came, expected = length.groups()
+        return (
+            f"feature `{name}` has {came} values, expected {expected}; a `feed` in the "
+            "model module takes lists of any length (padded, or as a RaggedTensor)"
+        )
+    return reason
 
 
 class FeedError(DataError):
