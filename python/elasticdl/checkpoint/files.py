@@ -12,9 +12,10 @@ import fcntl
 import mmap
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,10 @@ from elasticdl.errors import CheckpointError
 _BLOCK = 4 << 20
 # So much is given to the disk before its progress is told again: what the page cache
 # holds is no progress, and a last sync of everything would take as long as the writing.
-_SYNC_BYTES = 64 << 20
+# Less at first, and on a disk that takes longer than these seconds for it: to whoever
+# waits for progress one of 1 MB/s would stand still.
+_MOST_SYNC_BYTES = 64 << 20
+_SYNC_SECONDS = 1.0
 Buffer = bytes | bytearray | memoryview
 
 
@@ -84,6 +88,7 @@ def _write(
     A copy into the cache costs more than all else here, and training waits for it.
     """
     size = crc = filled = told = 0
+    paced = _Paced()
     block = memoryview(mmap.mmap(-1, _BLOCK))  # aligned to a page, as that needs it
     room = np.frombuffer(block, np.uint8)
     _past_cache(handle, wanted=True)
@@ -98,12 +103,36 @@ def _write(
             if filled == _BLOCK:
                 _write_all(handle, block)
                 filled, told = 0, told + _BLOCK
-                if told % _SYNC_BYTES == 0:
+                if paced.is_due(told):
                     _to_disk(handle)
+                    paced.synced(told)
                     progress(told)
     _past_cache(handle, wanted=False)
     _write_all(handle, block[:filled])
     return Written(size, crc)
+
+
+@dataclass
+class _Paced:
+    """When the disk is to have all that is written: after more bytes if it is fast."""
+
+    step: int = _BLOCK
+    synced_bytes: int = 0
+    synced_at: float = field(default_factory=time.monotonic)
+
+    def is_due(self, written: int) -> bool:
+        """Whether so many bytes are enough, or so much time has gone by."""
+        late = time.monotonic() - self.synced_at >= _SYNC_SECONDS
+        return late or written - self.synced_bytes >= self.step
+
+    def synced(self, written: int) -> None:
+        """Note that the disk has so many bytes now."""
+        now = time.monotonic()
+        if now - self.synced_at > _SYNC_SECONDS:
+            self.step = max(self.step // 2, _BLOCK)
+        else:
+            self.step = min(self.step * 2, _MOST_SYNC_BYTES)
+        self.synced_bytes, self.synced_at = written, now
 
 
 def _to_disk(handle: int) -> None:

@@ -116,7 +116,7 @@ def example(
     None when neither the feed nor the model's inputs tell the shapes.
     """
     if feed is None and sample:
-        parse = default_parser(model, metadata, sample[0], mode)
+        parse = default_parser(model, metadata, sample, mode)
         parsed = _of_those_that_parse(
             sample,
             lambda some: parse(tf.constant(some)),

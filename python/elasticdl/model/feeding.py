@@ -234,7 +234,7 @@ class Feeder:
         """Choose the fastest plan with the same result as the user's feed."""
         self._chosen = True
         if self._definition.feed is None:
-            parser = default_parser(self._model, self._metadata, records[0], self._mode)
+            parser = default_parser(self._model, self._metadata, records, self._mode)
             signature = [tf.TensorSpec([None], tf.string)]
             self._plan = feed_plans.BlockPlan(
                 function=tf.function(

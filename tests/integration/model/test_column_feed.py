@@ -141,6 +141,66 @@ def test_lists_of_other_lengths_without_a_feed_are_named_with_their_feature(
         list(feed.batches(found))
 
 
+PAIRS = """
+import keras
+
+
+def model():
+    pair = keras.Input((2,), name="pair")
+    network = keras.Model(pair, keras.layers.Dense(1)(pair))
+    network.compile("sgd", "mse")
+    return network
+"""
+
+
+def pairs(tmp_path, values, labels):
+    """Return a reader of Parquet with row groups of 16 rows."""
+    rows = {"pair": pa.array(values, pa.list_(pa.float32())), "label": pa.array(labels)}
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=16)
+    return open_reader("a.parquet", data_root=tmp_path)
+
+
+def test_a_null_in_a_row_group_takes_no_row_beside_it_along(built, feeder, tmp_path):
+    values = [[float(i), 1.0] for i in range(32)]
+    values[20] = None
+    reader = pairs(tmp_path, values, [0.0] * 32)
+    feed = feeder(
+        built(PAIRS, "net.model"), metadata=reader.metadata, skip_bad=True, batch_size=4
+    )
+    seen = []
+    for start in (0, 16):
+        found = reader.read("a.parquet", start, start + 16, skip_bad=True)
+        for batch in feed.batches(found.values):
+            seen += np.asarray(batch.features)[:, 0].tolist()
+    assert seen == [float(i) for i in range(32) if i != 20]
+    assert feed.bad == []
+    assert [bad.record for bad in found.bad] == [20]
+
+
+@pytest.mark.parametrize("form", ["columns", "examples"])
+@pytest.mark.parametrize("part", ["feature", "label"])
+def test_a_first_row_of_another_length_is_the_bad_one(
+    part, form, built, feeder, tmp_path
+):
+    values = [[float(i), 1.0] for i in range(16)]
+    labels = [[float(i)] for i in range(16)]
+    wrong = values if part == "feature" else labels
+    wrong[0] = [1.0, 2.0, 3.0]
+    reader = pairs(tmp_path, values, labels)
+    found = reader.read("a.parquet", 0, 16, skip_bad=False).values
+    records = found if form == "columns" else list(found)
+    definition = built(
+        PAIRS, "net.model", metadata=reader.metadata, sample=list(found)[:8]
+    )
+    feed = feeder(definition, metadata=reader.metadata)
+    with pytest.raises(FeedError, match=r"record 0 .* has 3 values, expected [12]"):
+        list(feed.batches(records))
+    skipping = feeder(definition, metadata=reader.metadata, skip_bad=True)
+    kept = [n for batch in skipping.batches(records) for n in batch.features[:, 0]]
+    assert [int(n) for n in kept] == list(range(1, 16))
+    assert [bad.index for bad in skipping.bad] == [0]
+
+
 def _equal(one, other):
     assert (one.shape, one.dtype) == (other.shape, other.dtype)
     if one.dtype == tf.string:

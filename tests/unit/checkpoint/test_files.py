@@ -76,6 +76,18 @@ def test_a_file_system_that_refuses_such_writes_gets_plain_ones(
     assert writes["seen"][-1] is False
 
 
+@pytest.mark.parametrize(("slow", "told"), [(False, [1, 3, 7]), (True, [1, 2, 3, 4])])
+def test_a_slow_disk_tells_its_progress_after_fewer_bytes(
+    tmp_path, monkeypatch, slow, told
+):
+    """Else whoever waits a minute for it takes a disk of 1 MB/s for one that stands."""
+    monkeypatch.setattr(files, "_SYNC_SECONDS", 0.0 if slow else 1e9)
+    seen = []
+    buffers = parts([BLOCK] * (4 if slow else 8))
+    files.write_whole(tmp_path / "file", buffers, progress=seen.append)
+    assert [written // BLOCK for written in seen] == told
+
+
 def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def full(_handle, _data):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from elasticdl.data.reader import Shard
-from elasticdl.errors import ExitCode, UserCodeError
+from elasticdl.errors import DataError, ExitCode, UserCodeError
 from elasticdl.job.tasks import (
     ExportTarget,
     LeaseRequest,
@@ -314,7 +314,7 @@ class Leasing:
         else:
             try:
                 parts.rounds.done(task, report, now=now)
-            except UserCodeError as error:
+            except (DataError, UserCodeError) as error:
                 self._job.end(JobState.FAILED, str(error), error.exit_code)
             if task.type == TaskType.EXPORT and (task.move or not task.round):
                 self._exported(task, report)

@@ -135,12 +135,15 @@ class MasterLoop:
                 job.end(JobState.SUCCEEDED, job.message, ExitCode.OK)
             await self._hold_to_the_end()
             ending = job.ending or JobEnding(JobState.SUCCEEDED, "", ExitCode.OK)
-            return await self._while_told(WindDown(job, self._runner).run(ending))
+            return await self._while_told(self._wind_down().run(ending))
         finally:
             for task in [*tasks, *self._passing()]:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+    def _wind_down(self) -> WindDown:
+        return WindDown(self._job, self._runner, unheard=self._unheard)
 
     async def _hold_to_the_end(self) -> None:
         """Carry out the last stops. Raises SupersededError."""
@@ -290,6 +293,22 @@ class MasterLoop:
             patience = self._lost_leases.patience(member)
             if member.is_hung(spec.worker, patience=patience):
                 self._dismiss(member, EndCause.HUNG, now=now)
+
+    def _unheard(self, member: Member, *, now: float) -> str:
+        """Return what is wrong with a member that is silent or hangs; "" if it works.
+
+        At a job's end nobody is launched in its place.
+        """
+        if self._attention.behind(now=now):
+            return ""
+        worker = self._job.spec.worker
+        silent_at = member.silent_at(worker)
+        if silent_at is not None and silent_at <= now:
+            since = max(member.last_heard, member.since)
+            return f"{member.name} has not been heard for {now - since:.0f} s"
+        if member.is_hung(worker, patience=self._lost_leases.patience(member)):
+            return f"{member.name} hangs"
+        return ""
 
     def _dismiss(self, member: Member, cause: EndCause, *, now: float) -> None:
         self._launching.add_stops([Stop(member.key, 0.0, cause)])

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from elasticdl.errors import JournalError, PlatformError
 from elasticdl.job.words import ExitReason, JobState, ReplicaState
@@ -39,6 +40,12 @@ _LOOK_SECONDS = 0.2
 _REGROUP_SECONDS = 15.0
 
 
+class Unheard(Protocol):
+    """Returns what is wrong with a replica that is silent or hangs; "" if it works."""
+
+    def __call__(self, member: Member, *, now: float) -> str: ...
+
+
 @dataclass
 class _Refusals:
     """Since when a disk has taken no checkpoint, and whether that is enough."""
@@ -58,11 +65,16 @@ class _Refusals:
 class WindDown:
     """Ends the replicas of one job."""
 
-    def __init__(self, job: Job, runner: Runner) -> None:
-        """End the replicas of this job."""
+    def __init__(self, job: Job, runner: Runner, *, unheard: Unheard) -> None:
+        """End the replicas of this job.
+
+        `unheard` returns what is wrong with a replica that is silent or hangs.
+        """
         self._job = job
         self._parts = job.parts
         self._runner = runner
+        self._unheard = unheard
+        self._lost = ""  # why the model cannot be had from who has it
 
     async def run(self, ending: JobEnding) -> JobEnding:
         """Return when no replica is left and the journal has the end.
@@ -152,6 +164,8 @@ class WindDown:
         while not self._parts.ledger.failed and await self._has_model():
             failures, newest = checkpoints.failures, checkpoints.newest
             still_since = await self._until_written()
+            if self._lost:
+                break
             now = job.clock()
             # One that was given up for the loss of a replica is asked for again.
             written = asked and checkpoints.newest is not before
@@ -169,6 +183,11 @@ class WindDown:
             else:
                 await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
                 await self._hold()
+        return await self._without_checkpoint(ending, asked=asked)
+
+    async def _without_checkpoint(self, ending: JobEnding, *, asked: bool) -> JobEnding:
+        """Return the end with why the newest training is in no checkpoint."""
+        job, checkpoints = self._job, self._parts.checkpoints
         if not (self._parts.holder.begun and job.trains) or checkpoints.up_to_date:
             return ending  # nothing was trained since the newest one
         # Those of a disk that does not answer may be there.
@@ -177,6 +196,7 @@ class WindDown:
         way_on = f"it resumes from {where}" if where else checkpoints.nothing_left
         problem = (
             self._parts.ledger.failed
+            or self._lost
             or checkpoints.problem
             or (
                 "the last checkpoint was not completed"
@@ -202,11 +222,30 @@ class WindDown:
             moved = checkpoints.request.moves_since if checkpoints.request else now
             if checkpoints.watch(now=now, still_seconds=still):
                 return moved
+            if self._is_lost(now=now):
+                return None
             if holder.can_regroup:
                 holder.tick(now=now)
             await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
             await self._hold()
         return None
+
+    def _is_lost(self, *, now: float) -> bool:
+        """Whether who has the model does not answer any more, and nobody else has it.
+
+        A PS that is frozen, or a worker in an endless step, would be waited for without
+        an end. A group that is left by its leader forms a round of the others.
+        """
+        if self._parts.holder.outlives_workers:
+            ps = [member for member in self._parts.table.ps() if member is not None]
+            wrong = [why for m in ps if (why := self._unheard(m, now=now))]
+        else:
+            workers = self._parts.table.workers()
+            wrong = [self._unheard(member, now=now) for member in workers]
+            wrong = wrong if all(wrong) else []
+        if wrong:
+            self._lost = f"the last checkpoint was not completed: {', '.join(wrong)}"
+        return bool(wrong)
 
     async def _has_model(self) -> bool:
         """Whether the model can be written; members that are left form a round first.

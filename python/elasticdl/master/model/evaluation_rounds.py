@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from elasticdl.data.reader import Shard
+from elasticdl.errors import DataError
 from elasticdl.job.heartbeats import SnapshotDone, SnapshotRequest
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import EvaluationResult
@@ -343,7 +344,8 @@ class Rounds:
     def done(self, task: Task, report: TaskReport, *, now: float) -> None:
         """Take the report of an EVALUATION, SUMMARIZE or EXPORT task.
 
-        Raises UserCodeError if metric states do not fit each other.
+        Raises UserCodeError if metric states do not fit each other, and DataError if
+        no record was evaluated.
         """
         current = self.current
         if task.move:
@@ -353,7 +355,7 @@ class Rounds:
         elif task.type != TaskType.SUMMARIZE and not self._fits(current, report):
             self.abort()
         elif task.type == TaskType.EVALUATION:
-            self._evaluated(current, task, report)
+            self._evaluated(current, report)
         elif task.type == TaskType.SUMMARIZE:
             self._finish(current, report.results_json, now=now)
         elif current.result is not None and current.written():
@@ -373,13 +375,21 @@ class Rounds:
         )
         return False
 
-    def _evaluated(self, current: Round, task: Task, report: TaskReport) -> None:
-        records = report.records or task.end - task.start
-        current.sums.add(report.state, records=records)
-        if current.task_done():
-            summary = self._task(current, TaskType.SUMMARIZE)
-            self._side.add(replace(summary, state=current.sums.state()))
-            self._signals.work()
+    def _evaluated(self, current: Round, report: TaskReport) -> None:
+        current.sums.add(report.state, records=report.records)
+        if not current.task_done():
+            return
+        if not current.sums.records:
+            # Metrics of nothing are zeros, which callbacks would take for the best.
+            _, total = self.records()
+            raise DataError(
+                f"an evaluation had no records: of the {total} of the validation data "
+                "none was parsed, or the feed gave none; the bad ones are listed with "
+                "their reasons; mend the data or the feed"
+            )
+        summary = self._task(current, TaskType.SUMMARIZE)
+        self._side.add(replace(summary, state=current.sums.state()))
+        self._signals.work()
 
     def _finish(self, current: Round, results_json: str, *, now: float) -> None:
         result = EvaluationResult(

@@ -14,6 +14,7 @@ columns but the label, as one vector.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,9 @@ LABEL_NAMES = ("label", "labels")
 # In a CSV's `Metadata.extra`: columns in the order in which they make a vector, where
 # that is not the file's.
 VECTOR_ORDER = "vector_order"
+# Of so many of the first records at most it is looked how long their features are: any
+# one of them may be a bad one.
+_LOOKED_AT = 64
 
 Parser = Callable[[tf.Tensor], Any]
 
@@ -53,9 +57,11 @@ def csv_columns(metadata: Metadata) -> Sequence[str]:
 
 
 def default_parser(
-    model: keras.Model, metadata: Metadata, sample: bytes, mode: str
+    model: keras.Model, metadata: Metadata, sample: Sequence[bytes], mode: str
 ) -> Parser:
     """Return [n] records -> (features, labels), or features alone in prediction.
+
+    `sample`: some records; what is of another length than it is with most is bad.
 
     Raises UserCodeError when the model's inputs cannot be found in the records.
     """
@@ -72,7 +78,35 @@ def default_parser(
     return _example_parser(model, flat, sample, metadata, mode)
 
 
-def _features_of(sample: bytes) -> dict[str, tuple[tf.DType, int]]:
+_Stored = tuple[tf.DType, int]  # type and number of values
+
+
+def _usual_features(sample: Sequence[bytes]) -> dict[str, list[_Stored]]:
+    """Return how records store each feature, the usual way first."""
+    counted: dict[str, Counter[_Stored]] = {}
+    error: DataError | None = None
+    for record in sample[:_LOOKED_AT]:
+        try:
+            features = _features_of(record)
+        except DataError as wrong:
+            error = error or wrong
+            continue
+        for name, stored in features.items():
+            counted.setdefault(name, Counter())[stored] += 1
+    if error and not counted:
+        raise error
+    return {
+        # An empty list says nothing of the length that the others have.
+        name: sorted((stored for stored, _ in found.most_common()), key=_is_empty)
+        for name, found in counted.items()
+    }
+
+
+def _is_empty(stored: _Stored) -> bool:
+    return stored[1] == 0
+
+
+def _features_of(sample: bytes) -> dict[str, _Stored]:
     example = tf.train.Example()
     try:
         example.ParseFromString(sample)
@@ -81,7 +115,7 @@ def _features_of(sample: bytes) -> dict[str, tuple[tf.DType, int]]:
             "a record is not a tf.train.Example; add `feed(dataset, mode, metadata)` "
             "to the model module, which parses it"
         ) from error
-    found: dict[str, tuple[tf.DType, int]] = {}
+    found: dict[str, _Stored] = {}
     for name, feature in example.features.feature.items():
         if feature.HasField("int64_list"):
             found[name] = tf.int64, len(feature.int64_list.value)
@@ -123,7 +157,7 @@ def column_parser(
     inputs = functional_inputs(model)
     if inputs is None or not metadata.examples:
         return None
-    parts = _parts(model, keras.tree.flatten(inputs), sample[:1][0], metadata, mode)
+    parts = _parts(model, keras.tree.flatten(inputs), sample, metadata, mode)
     tensors = ColumnTensors()
     for wanted in [*parts.features.values(), *parts.labels.values()]:
         text_as_numbers = wanted.stored == tf.string and wanted.dtype != tf.string
@@ -150,28 +184,38 @@ def column_parser(
 def _parts(
     model: keras.Model,
     inputs: Sequence[Any],
-    sample: bytes,
+    sample: Sequence[bytes],
     metadata: Metadata,
     mode: str,
 ) -> _Parts:
-    there = _features_of(sample)
+    there = _usual_features(sample)
     wanted: dict[str, _Wanted] = {}
     for tensor in inputs:
         name = _pick(tensor.name, len(inputs), list(there), "feature")
-        stored, count = there[name]
-        shape = _shape_for(tensor, name, count, stored)
-        wanted[tensor.name] = _Wanted(
-            name, stored, count, shape, tf.as_dtype(tensor.dtype)
-        )
+        wanted[tensor.name] = _fitting(tensor, name, there[name])
     shapes = metadata.extra.get("shapes", {})
-    labels = {} if mode == PREDICTION else _labels(model, there, shapes)
+    usual = {name: stored for name, (stored, *_) in there.items()}
+    labels = {} if mode == PREDICTION else _labels(model, usual, shapes)
     return _Parts(wanted, labels)
+
+
+def _fitting(tensor: Any, name: str, ways: Sequence[_Stored]) -> _Wanted:
+    """Return the first of the ways to store a feature that the model's input takes."""
+    error: UserCodeError | None = None
+    for stored, count in ways:
+        try:
+            shape = _shape_for(tensor, name, count, stored)
+        except UserCodeError as wrong:
+            error = error or wrong
+            continue
+        return _Wanted(name, stored, count, shape, tf.as_dtype(tensor.dtype))
+    raise error or UserCodeError(f"no record has a feature `{name}`")
 
 
 def _example_parser(
     model: keras.Model,
     inputs: Sequence[Any],
-    sample: bytes,
+    sample: Sequence[bytes],
     metadata: Metadata,
     mode: str,
 ) -> Parser:
@@ -226,7 +270,7 @@ def _shape_for(tensor: Any, name: str, count: int, stored: tf.DType) -> tuple[in
 
 def _labels(
     model: keras.Model,
-    there: dict[str, tuple[tf.DType, int]],
+    there: dict[str, _Stored],
     shapes: Mapping[str, tuple[int, ...] | None],
 ) -> dict[str, _Wanted]:
     outputs = list(getattr(model, "output_names", []))

@@ -92,7 +92,12 @@ class BlockPlan:
 
     def _made(self, block: Sequence[bytes]) -> Element:
         if self.columns is not None and isinstance(block, RowTable):
-            return self.columns(block)
+            try:
+                return self.columns(block)
+            except tf.errors.InvalidArgumentError:
+                # A null, or a row of another length, makes another kind of column of
+                # those beside it, too: their Examples tell which row is bad.
+                block = list(block)
         return self.function(tf.constant(block))
 
     def _shows_columns(self, records: Sequence[bytes]) -> bool:

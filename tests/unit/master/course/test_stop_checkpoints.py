@@ -52,6 +52,22 @@ def test_a_copy_that_took_longer_than_a_stop_waits_is_no_refusal(rig, refused) -
     rig.run(story, checkpoint__every_seconds=0, master__journal_wait_seconds=3.0)
 
 
+def test_a_stop_does_not_wait_for_a_ps_that_is_silent(rig) -> None:
+    """Frozen, or away: nobody is launched in its place, and a copy has ten minutes."""
+
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            await begun(rig, master)
+            before = master.job.parts.checkpoints.schedule.version
+            rig.world.mute = {"ps-1"}
+            master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            report = await rig.ended()
+        assert "ps-1 has not been heard for" in report.message
+        assert f"it resumes from version {before}" in report.message
+
+    rig.run(story, checkpoint__every_seconds=0, worker__dead_seconds=2.0)
+
+
 def test_what_is_counted_as_still_is_never_later_than_now() -> None:
     """A freeze of the whole machine is left out of the job's clock already."""
     request = CheckpointRequest(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from elasticdl.data.reader import Shard
+from elasticdl.errors import DataError
 from elasticdl.job.heartbeats import SnapshotDone
 from elasticdl.job.spec.job import EvaluationSpec, JobSpec
 from elasticdl.job.tasks import ExportTarget, Task, TaskReport, TaskType
@@ -71,6 +72,7 @@ class Course:
         """Report a task, by default of the version that the round has."""
         if self.rounds.current is not None:
             report.setdefault("model_version", self.rounds.current.version)
+        report.setdefault("records", task.end - task.start)
         self.side.finish(task.lease_id)
         self.rounds.done(task, TaskReport(**report), now=1.0)
         if task.move:  # as master.calls.leasing records it
@@ -147,6 +149,24 @@ def test_the_best_model_of_an_undone_round_stays_the_one_to_beat_and_is_told(
     course.evaluate(0.95, version=9)
     assert course.rounds.kept.best.version == 9
     assert course.measured == [0.7, 0.8, 0.95]
+
+
+def test_an_evaluation_without_a_record_gives_no_figures(ledger) -> None:
+    """Metrics of nothing are zeros: a loss of 0 is the best for each callback."""
+    course = Course(ledger, BEST_MODEL)
+    course.rounds.open("test", version=4, epochs_done=0, now=0.0)
+    with pytest.raises(DataError, match="had no records: of the 8"):
+        course.report(course.lease(), records=0)
+    assert course.measured == []
+    assert course.lease() is None
+
+
+def test_an_evaluation_counts_the_records_that_were_evaluated(ledger) -> None:
+    course = Course(ledger, [])
+    course.rounds.open("test", version=4, epochs_done=0, now=0.0)
+    course.report(course.lease(), records=3)
+    course.measure(0.5, version=4)
+    assert [result.records for result in course.rounds.results] == [3]
 
 
 def test_a_round_whose_snapshot_a_ps_gives_up_begins_again(ledger) -> None:
