@@ -44,7 +44,12 @@ from elasticdl.worker.uses.finite import Expect, FiniteValues, any_values
 from elasticdl.worker.uses.model_export import ModelExporter
 from elasticdl.worker.uses.model_values import ModelValues
 from elasticdl.worker.uses.prediction_files import PredictionFiles, format_named
-from elasticdl.worker.uses.predictor import FileSink, Predictor, ProcessorSink
+from elasticdl.worker.uses.predictor import (
+    FileSink,
+    Predictor,
+    ProcessorSink,
+    of_any_length,
+)
 
 log = logging.getLogger(__name__)
 
@@ -360,7 +365,8 @@ class Assembly:
             output = spec.prediction_output
             directory = Path(output) if output else life.context.job_dir.predictions_dir
             sink = FileSink(
-                PredictionFiles(directory, format_named(spec.prediction_format))
+                PredictionFiles(directory, format_named(spec.prediction_format)),
+                of_any_length=of_any_length(definition.model),
             )
         return Predictor(
             definition,

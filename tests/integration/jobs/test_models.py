@@ -5,6 +5,7 @@ time run side by side.
 """
 
 import csv
+import re
 
 import keras
 import numpy as np
@@ -32,6 +33,8 @@ import keras
 import numpy as np
 from elasticdl.data.formats.example import encode_example
 from elasticdl.python.data.reader.data_reader import AbstractDataReader
+
+print("order of a set:", list({{"a", "b", "c", "d", "e", "f", "g", "h"}}))
 
 class Reader(AbstractDataReader):
     def __init__(self, data_origin, **kwargs):
@@ -144,6 +147,13 @@ def test_a_model_with_its_own_reader_state_and_callbacks(job, tmp_path, monkeypa
         worker={"replicas": 1},
     )
     assert prediction.finish().records == ROWS
+    # A vocabulary that is made of a set is the same in each worker of each job.
+    orders = [
+        re.findall("order of a set: .*", job.log_text("worker", 0))
+        for job in (one, prediction)
+    ]
+    assert orders[0]
+    assert set(orders[0]) == set(orders[1])
     # Tasks come in any order, each in the records' own.
     found = np.loadtxt(tmp_path / "0.txt")
     expected = final.predict(INPUTS, verbose=0)

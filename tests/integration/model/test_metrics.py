@@ -215,6 +215,15 @@ def eval_metrics_fn():
 """
 
 
+def test_a_compiled_metric_that_does_not_add_up_is_named_itself(built):
+    text = COMPILED.replace("def model(", MAXIMUM.split("def eval")[0] + "\ndef model(")
+    text = text.replace("import keras\n", "import keras\nimport tensorflow as tf\n", 1)
+    text = text.replace("metrics=[", "metrics=[Maximum(), ")
+    definition = built(text, "net.model")
+    with pytest.raises(UserCodeError, match="`maximum` .Maximum. does not add up"):
+        add(definition.metrics(), definition, *next(batches(1, 3)))
+
+
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [
@@ -226,6 +235,21 @@ def test_a_metric_that_does_not_add_up_is_refused(built, metrics, message):
     definition = built(START + metrics)
     with pytest.raises(UserCodeError, match=message):
         add(definition.metrics(), definition, *next(batches(1, 3)))
+
+
+def test_a_metric_of_nan_is_a_sum_as_any_other(built):
+    text = (
+        START
+        + """
+def eval_metrics_fn():
+    return {"nan": lambda labels, predictions: predictions[:, 0] * float("nan")}
+"""
+    )
+    definition = built(text)
+    metrics = definition.metrics()
+    for labels, predictions in batches(2, 3):
+        add(metrics, definition, labels, predictions)
+    assert np.isnan(metrics.results()["nan"])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from elasticdl.data.reader import BadRecord, Records, Shard
-from elasticdl.errors import DataError, RpcError
+from elasticdl.errors import DataError, RpcError, UserCodeError
 from elasticdl.job.tasks import (
     LeaseReply,
     ReplicaId,
@@ -25,9 +25,10 @@ from elasticdl.worker.tasks.outbox import LaterReport, Outbox
 from elasticdl.worker.tasks.records import RecordLoader, permuted
 from elasticdl.worker.uses.prediction_files import (
     PredictionFiles,
-    columns_of,
     format_named,
     merged,
+    named_outputs,
+    of_records,
 )
 
 
@@ -242,8 +243,35 @@ def test_a_task_done_twice_leaves_one_file_with_each_record_once(tmp_path, name)
 def test_outputs_of_any_structure_become_columns():
     one = np.zeros((2, 1))
     assert merged([one]) == {"prediction": [0.0, 0.0]}
-    assert list(columns_of([one, one])) == ["prediction_0", "prediction_1"]
-    assert list(columns_of({"a": one})) == ["a"]
+    assert list(named_outputs([one, None, one])) == ["prediction_0", "prediction_2"]
+    assert list(named_outputs({"a": one})) == ["a"]
+    nested = {"h": {"a": one, "b": [one, one]}, "g": one}
+    columns = merged([nested, nested])
+    assert list(columns) == ["h/a", "h/b/0", "h/b/1", "g"]
+    assert all(column == [0.0] * 4 for column in columns.values())
+    assert list(merged([[[one, one], one]])) == [
+        "prediction_0/0",
+        "prediction_0/1",
+        "prediction_1",
+    ]
+
+
+def test_a_batch_that_is_padded_to_one_step_has_lists_as_the_others_have():
+    batches = [np.ones((1, 3)), np.ones((1, 1))]
+    columns = merged(batches, of_any_length={"prediction"})
+    assert columns == {"prediction": [[1.0, 1.0, 1.0], [1.0]]}
+
+
+def test_predictions_that_nobody_could_tell_apart_are_refused():
+    two = merged([np.zeros((2, 1))])
+    assert of_records(two, "a.csv", [4, 7])["record"] == [4, 7]
+    assert of_records(two, "a.csv", None) == two
+    with pytest.raises(UserCodeError, match="2 rows for 3 records"):
+        of_records(two, "a.csv", [4, 7, 9])
+    with pytest.raises(UserCodeError, match="different numbers of rows"):
+        of_records({"a": [1, 2], "b": [1]}, "a.csv", None)
+    with pytest.raises(UserCodeError, match="an output `record`"):
+        of_records(merged([{"record": np.zeros(2)}]), "a.csv", [4, 7])
 
 
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path):

@@ -38,6 +38,7 @@ from elasticdl.job.spec.group import needs_of_group
 from elasticdl.job.spec.labels import Image
 from elasticdl.job.spec.problems import Problem, ProblemsError
 from elasticdl.job.spec.replicas import (
+    ENV_OF_WORKERS,
     MasterSpec,
     PsSpec,
     ReplicaSpec,
@@ -490,4 +491,5 @@ class JobSpec(SpecModel):
         for_all = dict(self.env)
         if role is not Role.WORKER:
             for_all.pop("PYTHONPATH", None)
-        return {**for_all, **own}
+            return {**for_all, **own}
+        return {**ENV_OF_WORKERS, **for_all, **own}

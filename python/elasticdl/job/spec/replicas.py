@@ -38,6 +38,10 @@ from elasticdl.job.spec.resources import (
     is_device,
 )
 
+# A vocabulary that a model module makes of a set has the same order in all workers of
+# all jobs: else each trains the rows of an embedding for other words.
+ENV_OF_WORKERS = {"PYTHONHASHSEED": "0"}
+
 _CLASS_FORM = "lower case letters, digits, `-` and `.`, no dash at the ends"
 # Whatever a maximum says: a grant is a text that anybody may have written.
 MOST_WORKERS = 100_000

@@ -77,14 +77,29 @@ def refuse_unless_sum(
             "variables (self.add_variable), which can be added up over workers"
         )
     for key in own:
-        if not np.allclose(first[key] + second[key], both[key], rtol=1e-4, atol=1e-5):
+        # NaN, as of a correlation of equal numbers, adds up to NaN.
+        if not np.allclose(
+            first[key] + second[key], both[key], rtol=1e-4, atol=1e-5, equal_nan=True
+        ):
+            place, variable = key.removeprefix(f"{item.name}/").split(":", 1)
+            one = _holder(item.metric, int(place))
+            name = item.name if one is item.metric else one.name
             raise UserCodeError(
-                f"metric `{item.name}` ({kind}) does not add up: its "
-                f"`{key.split(':')[-1]}` of all records is not the sum over parts of "
+                f"metric `{name}` ({type(one).__name__}) does not add up: its "
+                f"`{variable}` of all records is not the sum over parts of "
                 "them, so workers cannot share it; use a metric that sums (as "
                 "keras.metrics.Mean), or a function of (labels, predictions) that "
                 "returns a value per record"
             )
+
+
+def _holder(metric: Any, place: int) -> Any:
+    """Return whose variable it is: of a compiled model, that of one of its metrics."""
+    variable = metric.variables[place]
+    for inner in getattr(metric, "metrics", []):
+        if any(own is variable for own in inner.variables):
+            return inner
+    return metric
 
 
 def compiled_metrics(model: keras.Model) -> list[NamedMetric]:

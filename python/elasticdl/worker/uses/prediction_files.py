@@ -10,22 +10,28 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from elasticdl.errors import DataError
+from elasticdl.errors import DataError, UserCodeError
 from elasticdl.job.words import OTHER_OUTPUT
 
 Columns = dict[str, list[Any]]
 
 
-def columns_of(outputs: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return a model's outputs (array, list or dict of arrays) by column name.
+# Columns that say which record a prediction is of.
+SOURCE, RECORD = "source", "record"
 
-    An output that is None, which the model leaves out, has no column.
+
+def named_outputs(outputs: Any) -> dict[str, Any]:
+    """Return a model's outputs (one, or lists and dicts of them) by column name.
+
+    `prediction`; of a list `prediction_0`, of a dict its keys, of what is nested in
+    them paths: `head/a`, `prediction_0/1`. An output that is None, which the model
+    leaves out, has no column.
     """
     match outputs:
         case Mapping():
@@ -34,19 +40,74 @@ def columns_of(outputs: Any) -> dict[str, np.ndarray[Any, Any]]:
             named = {f"prediction_{i}": value for i, value in enumerate(outputs)}
         case _:
             named = {"prediction": outputs}
-    return {name: np.asarray(v) for name, v in named.items() if v is not None}
+    return {
+        name: leaf
+        for top, value in named.items()
+        for name, leaf in _leaves(top, value)
+        if leaf is not None
+    }
 
 
-def merged(batches: Sequence[Any]) -> Columns:
-    """Return the outputs of several batches as columns of plain Python values."""
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    match value:
+        case Mapping():
+            inner: Iterable[tuple[object, Any]] = value.items()
+        case list() | tuple():
+            inner = enumerate(value)
+        case _:
+            yield name, value
+            return
+    for key, part in inner:
+        yield from _leaves(f"{name}/{key}", part)
+
+
+def merged(
+    batches: Sequence[Any], *, of_any_length: Collection[str] = frozenset()
+) -> Columns:
+    """Return the outputs of several batches as columns of plain Python values.
+
+    `of_any_length`: columns of outputs [n, length] whose length is the batch's.
+    """
     columns: Columns = {}
     for outputs in batches:
-        for name, array in columns_of(outputs).items():
+        for name, value in named_outputs(outputs).items():
+            array = np.asarray(value)
             wide = array.astype(np.float32) if array.dtype.kind == "V" else array
             # A model's [n, 1] is a number per record.
-            flat = wide[:, 0] if wide.ndim == 2 and wide.shape[1] == 1 else wide
+            is_number = wide.ndim == 2 and wide.shape[1] == 1
+            flat = wide[:, 0] if is_number and name not in of_any_length else wide
             columns.setdefault(name, []).extend(flat.tolist())
     return columns
+
+
+def of_records(columns: Columns, source: str, numbers: Sequence[int] | None) -> Columns:
+    """Return the columns with those that say of which record each row is.
+
+    Raises UserCodeError where rows are not those of the records: nobody could tell
+    which is which.
+    """
+    rows = {name: len(column) for name, column in columns.items()}
+    if len(set(rows.values())) > 1:
+        raise UserCodeError(
+            f"the model's outputs have different numbers of rows: {rows}, expected one "
+            "for each record; let predict_step return such outputs, or write a "
+            "PredictionOutputsProcessor"
+        )
+    if numbers is None:
+        return columns
+    count = next(iter(rows.values()))
+    if count != len(numbers):
+        raise UserCodeError(
+            f"the model's outputs have {count} rows for {len(numbers)} records, "
+            "expected one for each; let predict_step return such outputs, or write a "
+            "PredictionOutputsProcessor"
+        )
+    if taken := {SOURCE, RECORD} & set(columns):
+        raise UserCodeError(
+            f"the model has an output `{min(taken)}`, and a column of that name says "
+            "of which record a prediction is; name the output otherwise"
+        )
+    return {SOURCE: [source] * count, RECORD: list(numbers), **columns}
 
 
 class PredictionFormat(Protocol):

@@ -5,9 +5,10 @@ Owns the pass over a task's records. Called by the loop. Knows nothing of format
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
+import keras
 import tensorflow as tf
 
 from elasticdl.errors import DataError
@@ -19,7 +20,12 @@ from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import Trainer
 from elasticdl.worker.uses.model_values import ModelValues
-from elasticdl.worker.uses.prediction_files import PredictionFiles, merged
+from elasticdl.worker.uses.prediction_files import (
+    PredictionFiles,
+    merged,
+    named_outputs,
+    of_records,
+)
 
 
 class Sink(Protocol):
@@ -41,9 +47,12 @@ class Sink(Protocol):
 class FileSink:
     """The default: one file per task."""
 
-    def __init__(self, files: PredictionFiles) -> None:
-        """Write through `files`."""
+    def __init__(
+        self, files: PredictionFiles, *, of_any_length: Collection[str] = frozenset()
+    ) -> None:
+        """Write through `files`; see `prediction_files.merged`."""
         self._files = files
+        self._of_any_length = of_any_length
         self._batches: list[Any] = []
 
     def task_begins(self) -> None:
@@ -53,18 +62,24 @@ class FileSink:
         self._batches.append(outputs)
 
     def task_done(self, task: Task, numbers: Sequence[int] | None) -> None:
-        columns = merged(self._batches)
+        columns = merged(self._batches, of_any_length=self._of_any_length)
         self._batches = []
-        records = len(next(iter(columns.values()), []))
-        if not records:
+        if not any(columns.values()):
             return  # a file without columns would be of another form than the others
-        if numbers is not None and records == len(numbers):
-            columns = {
-                "source": [task.source] * records,
-                "record": list(numbers),
-                **columns,
-            }
-        self._files.write(task.task_id, columns)
+        self._files.write(task.task_id, of_records(columns, task.source, numbers))
+
+
+def of_any_length(model: keras.Model) -> frozenset[str]:
+    """Return the columns of the outputs [batch, None], as far as the model tells.
+
+    A batch that is padded to a length of 1 has lists, as the others have.
+    """
+    # Of Functional models; a subclassed one has no such attribute.
+    shapes = {
+        name: getattr(tensor, "shape", ())
+        for name, tensor in named_outputs(getattr(model, "output", None)).items()
+    }
+    return frozenset(name for name, shape in shapes.items() if shape[1:] == (None,))
 
 
 class ProcessorSink:
