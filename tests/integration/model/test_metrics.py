@@ -216,11 +216,12 @@ def eval_metrics_fn():
 
 
 def test_a_compiled_metric_that_does_not_add_up_is_named_itself(built):
-    text = COMPILED.replace("def model(", MAXIMUM.split("def eval")[0] + "\ndef model(")
+    metric, _, _ = MAXIMUM.partition("def eval")
+    text = COMPILED.replace("def model(", metric + "\ndef model(")
     text = text.replace("import keras\n", "import keras\nimport tensorflow as tf\n", 1)
     text = text.replace("metrics=[", "metrics=[Maximum(), ")
     definition = built(text, "net.model")
-    with pytest.raises(UserCodeError, match="`maximum` .Maximum. does not add up"):
+    with pytest.raises(UserCodeError, match=r"`maximum` .Maximum. does not add up"):
         add(definition.metrics(), definition, *next(batches(1, 3)))
 
 
