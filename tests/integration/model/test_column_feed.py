@@ -6,9 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 from elasticdl.data.formats.row_table import RowTable
-from elasticdl.data.reader import open_reader
+from elasticdl.data.reader import Metadata, open_reader
 from elasticdl.model.feed.columns import ColumnTensors
 from elasticdl.model.feed.unparsed import FeedError
+
+from tests.integration.model.conftest import example
 
 MODULE = """
 import keras
@@ -114,6 +116,19 @@ def test_an_id_that_was_rounded_to_a_float_is_not_trained_as_another(
         list(feed.batches(found if form == "columns" else list(found)))
     good = feed.batches(found[:1] if form == "columns" else list(found)[:1])
     assert np.asarray(next(good).features).tolist() == [16777215]
+
+
+def test_what_one_record_alone_has_decides_nothing(built, feeder):
+    """Neither which feature the only Input takes, nor which one is the label."""
+    rows = [example(pair=np.ones(2), labels=np.zeros(1)) for _ in range(9)]
+    rows.insert(3, example(pair=np.ones(2), label=np.zeros(1), note=np.ones(1)))
+    text = PAIRS.replace('name="pair"', 'name="img"')
+    definition = built(text, "net.model", metadata=Metadata(), sample=rows[:5])
+    feed = feeder(definition, metadata=Metadata(), skip_bad=True)
+    assert sum(batch.num_records for batch in feed.batches(rows)) == 9
+    assert [(bad.index, bad.reason) for bad in feed.bad] == [
+        (3, "it has no feature `labels`")
+    ]
 
 
 LISTS = """

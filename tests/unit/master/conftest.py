@@ -237,22 +237,24 @@ class Replica:
             beat.cancel()
 
     async def beat(self) -> None:
-        seen, done, rewind = 0, [], 0
+        seen, done, rewind, writes_since = 0, [], 0, 0.0
         while True:
             if self.name in self.world.mute:
                 await asyncio.sleep(0.05)
                 continue
             stuck = self.name in self.world.stuck and bool(self.held)
+            writes = time.monotonic() - writes_since if writes_since else 0.0
             pulled = self.world.pulled
             versions = [] if pulled is None else [self.world.version] * self.rig.num_ps
             answer = await self.call(
                 self.client.worker_sync,
                 WorkerHeartbeat(
                     worker=WorkerReport(
-                        phase="train" if stuck else "idle",
+                        phase="train" if stuck or writes else "idle",
                         step=max(1, self.step),
                         model_version=self.world.version,
-                        phase_seconds=1000.0 if stuck else 0.0,
+                        phase_seconds=1000.0 if stuck else writes,
+                        usual_seconds=0.01 if writes else 0.0,
                         seconds={"train": 2.0, "idle": 1.0},
                         lease_ids=tuple(self.held),
                         snapshots=tuple(done),
@@ -272,7 +274,9 @@ class Replica:
             self.drain = self.drain or answer.drain
             self.held -= set(answer.lost_leases)
             if not answer.local_snapshot.id:
-                done = []
+                done, writes_since = [], 0.0
+            elif not done and writes < self.world.writes_seconds:
+                writes_since = writes_since or time.monotonic()
             elif not done:
                 part = SnapshotDone(
                     id=answer.local_snapshot.id, version=self.world.version

@@ -260,6 +260,7 @@ def test_a_batch_that_is_padded_to_one_step_has_lists_as_the_others_have():
     batches = [np.ones((1, 3)), np.ones((1, 1))]
     columns = merged(batches, of_any_length={"prediction"})
     assert columns == {"prediction": [[1.0, 1.0, 1.0], [1.0]]}
+    assert merged(batches) == columns  # of a task, though nothing is known before
 
 
 def test_predictions_that_nobody_could_tell_apart_are_refused():
@@ -270,6 +271,10 @@ def test_predictions_that_nobody_could_tell_apart_are_refused():
         of_records(two, "a.csv", [4, 7, 9])
     with pytest.raises(UserCodeError, match="different numbers of rows"):
         of_records({"a": [1, 2], "b": [1]}, "a.csv", None)
+    with pytest.raises(UserCodeError, match="is one number for a batch"):
+        merged([{"a": np.zeros(2), "b": np.zeros(())}])
+    with pytest.raises(UserCodeError, match="would be the column `a/b`"):
+        merged([{"a": {"b": np.zeros(2)}, "a/b": np.zeros(2)}])
     with pytest.raises(UserCodeError, match="an output `record`"):
         of_records(merged([{"record": np.zeros(2)}]), "a.csv", [4, 7])
 

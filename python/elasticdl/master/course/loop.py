@@ -36,7 +36,7 @@ from elasticdl.master.course.stages import Stages
 from elasticdl.master.course.watchdog import Verdict, Watchdog
 from elasticdl.master.course.wind_down import WindDown
 from elasticdl.master.happenings import EditRefused, JobEdited
-from elasticdl.master.job_state import Job, JobEnding
+from elasticdl.master.job_state import STOP_SECONDS, Job, JobEnding
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Departure, Stop
 from elasticdl.master.tasks import data_plan, facts
@@ -306,7 +306,12 @@ class MasterLoop:
         if silent_at is not None and silent_at <= now:
             since = max(member.last_heard, member.since)
             return f"{member.name} has not been heard for {now - since:.0f} s"
-        if member.is_hung(worker, patience=self._lost_leases.patience(member)):
+        # A worker that writes its model waits for a disk, as a stop does.
+        waits = member.worker is not None and (
+            member.worker.phase_seconds < STOP_SECONDS
+        )
+        patience = self._lost_leases.patience(member)
+        if not waits and member.is_hung(worker, patience=patience):
             return f"{member.name} hangs"
         return ""
 

@@ -36,7 +36,8 @@ _KILLED_SECONDS = 5.0
 # Workers whose reports cannot be journaled would wait in vain for their answers.
 _UNHEARD_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
-# Members of a group know of a dead connection in 5 s, and say so in 2 s.
+# Members of a group know of a dead connection in 5 s, and say so in 2 s. Replicas find
+# a new master within a second or two.
 _REGROUP_SECONDS = 15.0
 
 
@@ -236,32 +237,44 @@ class WindDown:
         A PS that is frozen, or a worker in an endless step, would be waited for without
         an end. A group that is left by its leader forms a round of the others.
         """
-        if self._parts.holder.outlives_workers:
-            ps = [member for member in self._parts.table.ps() if member is not None]
-            wrong = [why for m in ps if (why := self._unheard(m, now=now))]
-        else:
-            workers = self._parts.table.workers()
-            wrong = [self._unheard(member, now=now) for member in workers]
-            wrong = wrong if all(wrong) else []
-        if wrong:
-            self._lost = f"the last checkpoint was not completed: {', '.join(wrong)}"
-        return bool(wrong)
+        said = [self._unheard(member, now=now) for member in self._owners()]
+        wrong = [why for why in said if why]
+        # Each PS has a part of the model, each member of a group all of it.
+        parts = self._parts.holder.outlives_workers
+        if not wrong or not (parts or all(said)):
+            return False
+        self._lost = f"the last checkpoint was not completed: {', '.join(wrong)}"
+        return True
+
+    def _owners(self) -> list[Member]:
+        """Return who has the model."""
+        members = self._parts.table.members.values()
+        return [member for member in members if self._parts.holder.holds(member)]
 
     async def _has_model(self) -> bool:
         """Whether the model can be written; members that are left form a round first.
 
-        Who was lost in the end may have led, or broken the round of who leads.
+        Who was lost in the end may have led, or broken the round of who leads. And who
+        has the model may not have found a master yet that has just begun.
         """
         job, holder = self._job, self._parts.holder
         until = job.clock() + _REGROUP_SECONDS
-        while not job.can_snapshot and holder.can_regroup:
+        while not job.can_snapshot and (holder.can_regroup or self._is_expected()):
             now = job.clock()
             if now >= until:
                 break
-            holder.tick(now=now)
+            if holder.can_regroup:
+                holder.tick(now=now)
             await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
             await self._hold()
         return job.can_snapshot
+
+    def _is_expected(self) -> bool:
+        """Whether all who have the model live, and some said nothing to this master."""
+        owners = self._owners()
+        begun = [member.ready or member.initialized for member in owners]
+        silent = [member.worker is None and member.ps is None for member in owners]
+        return self._parts.holder.begun and all(begun) and any(silent)
 
     async def _hold(self) -> None:
         """Raise SupersededError if the replicas belong to another master now.

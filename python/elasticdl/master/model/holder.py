@@ -168,6 +168,10 @@ class ModelHolder(abc.ABC):
         self._rewind_dir = last.dir if last else ""
         self._on_rewind: list[Callable[[], None]] = []
 
+    def holds(self, member: Member) -> bool:
+        """Whether the member has the model, or a part of it."""
+        return member.is_worker is not self.outlives_workers
+
     @property
     def can_regroup(self) -> bool:
         """Whether workers are left who have the model when another one is lost."""

@@ -82,15 +82,17 @@ _Stored = tuple[tf.DType, int]  # type and number of values
 
 
 def _usual_features(sample: Sequence[bytes]) -> dict[str, list[_Stored]]:
-    """Return how records store each feature, the usual way first."""
+    """Return how records store each feature that most have, the usual way first."""
     counted: dict[str, Counter[_Stored]] = {}
     error: DataError | None = None
+    good = 0
     for record in sample[:_LOOKED_AT]:
         try:
             features = _features_of(record)
         except DataError as wrong:
             error = error or wrong
             continue
+        good += 1
         for name, stored in features.items():
             counted.setdefault(name, Counter())[stored] += 1
     if error and not counted:
@@ -99,6 +101,8 @@ def _usual_features(sample: Sequence[bytes]) -> dict[str, list[_Stored]]:
         # An empty list says nothing of the length that the others have.
         name: sorted((stored for stored, _ in found.most_common()), key=_is_empty)
         for name, found in counted.items()
+        # What one record alone has would decide what an input or the label is.
+        if 2 * found.total() >= good
     }
 
 

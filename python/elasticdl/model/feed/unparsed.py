@@ -25,6 +25,7 @@ class BadInput:
 _OF_COLUMN = re.compile(
     r"Field (\d+)(?P<what>.*?)(?: in record \d+)(?P<rest>.*?)(?: \[Op:|$)"
 )
+_NOT_THERE = re.compile(r"Feature: (.+?) \(data type: \w+\) is required but could not")
 _OF_LENGTH = re.compile(
     r"(?:Name: .*?, )?Key: (.+?), Index: \d+\.\s+Number of \w+ values != expected\.\s+"
     r"Values size: (\d+) but output shape: \[(\d+)\]"
@@ -40,6 +41,8 @@ def by_name(reason: str, columns: Sequence[str]) -> str:
     if field and int(field[1]) < len(columns):
         said = f"{field['what']}{field['rest']}".strip().rstrip("!")
         return f"column `{columns[int(field[1])]}` {said}"
+    if absent := _NOT_THERE.search(reason):
+        return f"it has no feature `{absent[1]}`"
     length = _OF_LENGTH.search(reason)
     if length:
         name, came, expected = length.groups()

@@ -40,12 +40,17 @@ def named_outputs(outputs: Any) -> dict[str, Any]:
             named = {f"prediction_{i}": value for i, value in enumerate(outputs)}
         case _:
             named = {"prediction": outputs}
-    return {
-        name: leaf
-        for top, value in named.items()
-        for name, leaf in _leaves(top, value)
-        if leaf is not None
-    }
+    found: dict[str, Any] = {}
+    for top, value in named.items():
+        for name, leaf in _leaves(top, value):
+            if name in found:
+                raise UserCodeError(
+                    f"two outputs of the model would be the column `{name}` of the "
+                    "predictions; name one of them otherwise"
+                )
+            if leaf is not None:
+                found[name] = leaf
+    return found
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -68,16 +73,33 @@ def merged(
 
     `of_any_length`: columns of outputs [n, length] whose length is the batch's.
     """
-    columns: Columns = {}
+    found: dict[str, list[np.ndarray[Any, Any]]] = {}
     for outputs in batches:
         for name, value in named_outputs(outputs).items():
-            array = np.asarray(value)
-            wide = array.astype(np.float32) if array.dtype.kind == "V" else array
-            # A model's [n, 1] is a number per record.
-            is_number = wide.ndim == 2 and wide.shape[1] == 1
-            flat = wide[:, 0] if is_number and name not in of_any_length else wide
-            columns.setdefault(name, []).extend(flat.tolist())
+            found.setdefault(name, []).append(_rows_of(name, value))
+    columns: Columns = {}
+    for name, arrays in found.items():
+        # A model's [n, 1] is a number per record.
+        number = name not in of_any_length and all(
+            array.shape[1:] == (1,) for array in arrays
+        )
+        columns[name] = [
+            row
+            for array in arrays
+            for row in (array[:, 0] if number else array).tolist()
+        ]
     return columns
+
+
+def _rows_of(name: str, value: Any) -> np.ndarray[Any, Any]:
+    array = np.asarray(value)
+    if not array.ndim:
+        raise UserCodeError(
+            f"the model's output `{name}` is one number for a batch, expected one row "
+            "for each record; let predict_step return such outputs, or write a "
+            "PredictionOutputsProcessor"
+        )
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
 def of_records(columns: Columns, source: str, numbers: Sequence[int] | None) -> Columns:

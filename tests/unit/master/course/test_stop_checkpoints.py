@@ -68,6 +68,40 @@ def test_a_stop_does_not_wait_for_a_ps_that_is_silent(rig) -> None:
     rig.run(story, checkpoint__every_seconds=0, worker__dead_seconds=2.0)
 
 
+def test_a_stop_waits_for_a_worker_whose_model_the_disk_takes_slowly(rig) -> None:
+    """It is in a step for longer than any step takes, and not hung."""
+
+    async def story(rig) -> None:
+        rig.world.writes_seconds = 3.0
+        async with rig.serving() as master:
+            await begun(rig, master)
+            master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            report = await rig.ended()
+        check(rig, report)
+
+    rig.run(story, worker__replicas=1, strategy="local", worker__hang_seconds=1.0)
+
+
+@pytest.mark.parametrize("strategy", ["local", "parameterServer"])
+def test_a_stop_by_a_master_that_has_just_begun_waits_for_who_has_the_model(
+    rig, strategy
+) -> None:
+    async def story(rig) -> None:
+        async with rig.serving() as first:
+            await begun(rig, first)
+            await rig.until(lambda: first.job.version == rig.world.version)
+            rig.world.mute = {"worker-0", "ps-0", "ps-1"}
+            await asyncio.sleep(0.3)
+        async with rig.serving() as master:
+            master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            await asyncio.sleep(0.5)
+            rig.world.mute = set()
+            report = await rig.ended()
+        check(rig, report)
+
+    rig.run(story, worker__replicas=1, strategy=strategy, checkpoint__every_seconds=0)
+
+
 def test_what_is_counted_as_still_is_never_later_than_now() -> None:
     """A freeze of the whole machine is left out of the job's clock already."""
     request = CheckpointRequest(

@@ -21,6 +21,7 @@ class World:
         self.pause_after = sys.maxsize  # tasks that are trained; others wait then
         self.mute: set[str] = set()  # these send no heartbeats
         self.stuck: set[str] = set()  # these make no step
+        self.writes_seconds = 0.0  # a worker that writes the model is so long in a step
         self.trained: list[tuple[str, int, int, int]] = []  # who, epoch, start, end
         self.summaries: list[float] = []
         self.ready: dict[str, object] = {}

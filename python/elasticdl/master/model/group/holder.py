@@ -78,6 +78,10 @@ class GroupHolder(ModelHolder):
         """The number of rewinds and of the newest round."""
         return (self.rewind, self._order.number if self._order else 0)
 
+    def holds(self, member: Member) -> bool:
+        """Whether it is a member of the newest round."""
+        return self._is_in(member)
+
     @property
     def can_regroup(self) -> bool:
         """Whether a member of the newest round is left."""
