@@ -37,15 +37,26 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
+class Lacking:
+    """Floats [start, end) of a PS's buffer: those of a variable without some slot."""
+
+    variable: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
 class RestoredShard:
     """What one PS restores: flat buffers in the order of its layout, and the rest.
 
-    `slots` has those slots that the checkpoint has for all of the PS's pieces. `states`
+    `slots` has those slots that the checkpoint has for some of the PS's pieces, and
+    `lacking` the pieces without one, whose part of the buffer is undefined. `states`
     are there for PS 0, which alone holds them.
     """
 
     values: Floats
     slots: dict[str, Floats]
+    lacking: dict[str, tuple[Lacking, ...]]  # by slot
     scalars: dict[str, float]
     states: dict[str, Array]
     version: int
@@ -184,15 +195,20 @@ def load_pieces(reader: CheckpointReader, layout: Layout, ps: int) -> RestoredSh
     catalog = _read(reader.path, (reader.shard(index) for index in indexes))
     if not same:
         _check_shapes(catalog, layout, ps)
-    values = _fill(catalog, VALUE, layout, ps)
-    if values is None:
+    values, none = _fill(catalog, VALUE, layout, ps)
+    if none:
         raise CheckpointError(
             f"{reader.path}: has no values for PS {ps}: it is damaged"
         )
-    slots = {name: _fill(catalog, SLOT + name, layout, ps) for name in catalog.slots()}
+    slots, lacking = {}, {}
+    for name in catalog.slots():
+        slot, without = _fill(catalog, SLOT + name, layout, ps)
+        if len(without) < len(layout.pieces[ps]):
+            slots[name], lacking[name] = slot, without
     return RestoredShard(
         values=values,
-        slots={name: slot for name, slot in slots.items() if slot is not None},
+        slots=slots,
+        lacking=lacking,
         scalars=catalog.scalars,
         states=catalog.states if ps == 0 else {},
         version=manifest.shards[ps].version if same else manifest.version,
@@ -283,18 +299,21 @@ def _check_shapes(catalog: _Catalog, layout: Layout, ps: int) -> None:
         )
 
 
-def _fill(catalog: _Catalog, kind: str, layout: Layout, ps: int) -> Floats | None:
-    """Return a PS's flat buffer of one kind; None if some variable lacks it."""
+def _fill(
+    catalog: _Catalog, kind: str, layout: Layout, ps: int
+) -> tuple[Floats, tuple[Lacking, ...]]:
+    """Return a PS's flat buffer of one kind, and the pieces that lack it."""
     buffer = np.empty(layout.size(ps), np.float32)
+    lacking = []
     for piece in layout.pieces[ps]:
         variable = layout.variables[piece.variable]
-        parts = catalog.parts_of(kind, variable.name)
-        if parts is None:
-            return None
-        shape = _piece_shape(variable, piece)
-        rows = buffer[piece.offset : piece.offset + piece.size].reshape(shape)
+        end = piece.offset + piece.size
+        if catalog.parts_of(kind, variable.name) is None:
+            lacking.append(Lacking(variable.name, piece.offset, end))
+            continue
+        rows = buffer[piece.offset : end].reshape(_piece_shape(variable, piece))
         _copy(catalog, kind, variable.name, (piece.start, piece.end), rows)
-    return buffer
+    return buffer, tuple(lacking)
 
 
 def _whole(catalog: _Catalog, kind: str, name: str) -> Array:
@@ -313,7 +332,7 @@ def _copy(
 ) -> None:
     """Copy rows [start, end) of a variable from the shards that hold them."""
     start, end = rows
-    copied = 0
+    copied = []
     for part in catalog.parts_of(kind, name) or ():
         first, last = max(start, part.start), min(end, part.end)
         if first >= last:
@@ -323,10 +342,13 @@ def _copy(
             target[first - start : last - start] = source
         else:
             target[...] = part.array
-        copied += last - first
-    if copied != end - start:
+        copied.append((first, last))
+    copied.sort()
+    firsts, lasts = [first for first, _ in copied], [last for _, last in copied]
+    if [*firsts, end] != [start, *lasts]:  # some are twice there, or missing
+        got = ", ".join(f"{first} to {last}" for first, last in copied) or "none"
         raise CheckpointError(
-            f"{catalog.path}: got {copied} rows of {kind} of {name}, expected each of "
+            f"{catalog.path}: got of {kind} of {name} the rows {got}, expected each of "
             f"the rows {start} to {end} once: it is damaged; use an older checkpoint"
         )
 

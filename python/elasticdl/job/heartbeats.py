@@ -239,6 +239,7 @@ class PsReport:
     began_at: int = 0  # version of the values that it began with
     obeyed_revision: int = 0  # of the last answer that it has carried out
     wants_optimizer: bool = False  # a worker's: none of restore_dir's can be run
+    warning: str = ""  # of what was not taken over from restore_dir
 
 
 @dataclass(frozen=True, slots=True)

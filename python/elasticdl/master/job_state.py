@@ -286,7 +286,17 @@ class Job:
         parts = self.parts
         if not self.trains or parts.ledger.queue is None:
             return False
-        return parts.holder.known
+        return parts.holder.known and self.joined
+
+    @property
+    def joined(self) -> bool:
+        """Whether a worker has found that the model, whoever has it, is the job's.
+
+        PS that have loaded a checkpoint have the model that wrote it, until a worker
+        has brought the job's to all of them, and asks for tasks.
+        """
+        has_own = self.parts.checkpoints.schedule.version is not None
+        return has_own or self.parts.table.num_at_work > 0 or any(self.records())
 
     @property
     def nonfinite_losses(self) -> int:

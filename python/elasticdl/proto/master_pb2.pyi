@@ -1166,6 +1166,7 @@ class PsStatus(_message.Message):
     BEGAN_AT_FIELD_NUMBER: _builtins.int
     OBEYED_REVISION_FIELD_NUMBER: _builtins.int
     WANTS_OPTIMIZER_FIELD_NUMBER: _builtins.int
+    WARNING_FIELD_NUMBER: _builtins.int
     initialized: _builtins.bool
     version: _builtins.int
     bytes: _builtins.int
@@ -1200,6 +1201,8 @@ class PsStatus(_message.Message):
     """of the last answer that it has carried out"""
     wants_optimizer: _builtins.bool
     """a worker's: none of restore_dir's can be run"""
+    warning: _builtins.str
+    """of what was not taken over from restore_dir"""
     @_builtins.property
     def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotDone]:
         """repeated until the master drops the request"""
@@ -1228,10 +1231,11 @@ class PsStatus(_message.Message):
         began_at: _builtins.int = ...,
         obeyed_revision: _builtins.int = ...,
         wants_optimizer: _builtins.bool = ...,
+        warning: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["began_at", b"began_at", "bytes", b"bytes", "call_seconds", b"call_seconds", "calls", b"calls", "embedding_rows", b"embedding_rows", "error", b"error", "initialized", b"initialized", "memory_bytes", b"memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "obeyed_revision", b"obeyed_revision", "pushes", b"pushes", "received_bytes", b"received_bytes", "rejected", b"rejected", "rewind", b"rewind", "sent_bytes", b"sent_bytes", "snapshots", b"snapshots", "staleness_sum", b"staleness_sum", "unloadable", b"unloadable", "unloadable_reason", b"unloadable_reason", "version", b"version", "wants_optimizer", b"wants_optimizer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["began_at", b"began_at", "bytes", b"bytes", "call_seconds", b"call_seconds", "calls", b"calls", "embedding_rows", b"embedding_rows", "error", b"error", "initialized", b"initialized", "memory_bytes", b"memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "obeyed_revision", b"obeyed_revision", "pushes", b"pushes", "received_bytes", b"received_bytes", "rejected", b"rejected", "rewind", b"rewind", "sent_bytes", b"sent_bytes", "snapshots", b"snapshots", "staleness_sum", b"staleness_sum", "unloadable", b"unloadable", "unloadable_reason", b"unloadable_reason", "version", b"version", "wants_optimizer", b"wants_optimizer", "warning", b"warning"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,14 +12,16 @@ times too large.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.checkpoint.optimizer_kind import class_name, parsed, same_kind
+from elasticdl.checkpoint.reshard import Lacking
 from elasticdl.ps.optimizers.optimizer import ACCUMULATOR, Optimizer
 
 Floats = NDArray[np.float32]
@@ -31,7 +33,7 @@ class CarriedOver:
 
     slots: dict[str, Floats]
     steps_go_on: bool
-    new: tuple[str, ...]  # slots that begin anew
+    new: tuple[str, ...]  # slots that begin anew, `m` or `m of dense/kernel`
     wrote: str  # name of the optimizer that wrote the checkpoint; "" is unknown
 
     def warning(self, name: str) -> str:
@@ -54,6 +56,7 @@ def carry_over(
     values: Floats,
     loaded: Mapping[str, Floats],
     *,
+    lacking: Mapping[str, Sequence[Lacking]] = MappingProxyType({}),
     written_by: str,
 ) -> CarriedOver:
     """Return the slots that `optimizer` starts with beside `values`.
@@ -62,6 +65,8 @@ def carry_over(
         optimizer: The job's.
         values: What is trained; averages that are not there begin at them.
         loaded: The checkpoint's slots.
+        lacking: By slot the variables that the checkpoint has none for: they were not
+            trained before. The others go on, whichever PS has them.
         written_by: JSON of the optimizer that wrote it; "" is unknown.
     """
     before, wrote = parsed(written_by), class_name(written_by)
@@ -76,10 +81,13 @@ def carry_over(
             fits = fits and _accumulated(before) == optimizer.config.accumulation_steps
         elif name != AVERAGE:
             fits = fits and same
-        if fits and array is not None:
-            slots[name] = array
-        else:
+        if not (fits and array is not None):
             new.append(name)
+            continue
+        for one in lacking.get(name, ()):
+            array[one.start : one.end] = slots[name][one.start : one.end]
+            new.append(f"{name} of {one.variable}")
+        slots[name] = array
     return CarriedOver(slots, same, tuple(new), wrote)
 
 

@@ -35,6 +35,7 @@ class PsFigures:
     began_at: int = 0  # version of the values that it began with
     obeyed: int = 0  # revision of the master's answer that was carried out last
     wants_optimizer: bool = False  # loads its checkpoint with that of a worker
+    warning: str = ""  # of what the job does not take over from its checkpoint
 
 
 def report_of(figures: PsFigures, usage: Usage) -> PsReport:
@@ -62,6 +63,7 @@ def report_of(figures: PsFigures, usage: Usage) -> PsReport:
         began_at=figures.began_at,
         obeyed_revision=figures.obeyed,
         wants_optimizer=figures.wants_optimizer,
+        warning=figures.warning,
     )
 
 

@@ -8,7 +8,7 @@ Knows nothing of locks or calls; the format is `checkpoint`'s.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class StartingState:
     values: Floats
     version: int
     slots: Mapping[str, Floats] | None = None
+    lacking: Mapping[str, Sequence[reshard.Lacking]] = field(default_factory=dict)
     written_by: str = ""  # JSON of the optimizer that the slots are of
     first_step: int = 0  # version at which that optimizer was new
     last_pushes: Mapping[str, int] = field(default_factory=dict)  # by source
@@ -176,6 +177,7 @@ class ShardStore:
             values=pieces.values,
             version=version,
             slots=pieces.slots,
+            lacking=pieces.lacking,
             written_by=pieces.optimizer,
             first_step=int(first_step),
             last_pushes=last_pushes,

@@ -88,6 +88,7 @@ class ParameterServer:
         self._staleness_sum = 0.0
         self._error = ""
         self._unloadable = ""
+        self._warning = ""
         self._snapshots = Snapshots(store.write, self._changed, tell=self._tell)
         self._tell()
 
@@ -148,6 +149,7 @@ class ParameterServer:
 
     def _install(self, begun: Begun, *, restored: bool = False) -> None:
         parameters, self._began_at = begun.parameters, begun.version
+        self._warning = begun.warning
         self._live = Live(
             parameters,
             self._snapshots,
@@ -360,6 +362,7 @@ class ParameterServer:
             began_at=self._began_at,
             obeyed=self._control.revision,
             wants_optimizer=self._wants_optimizer,
+            warning=self._warning,
         )
         self._reached(self._told.version)
 

@@ -51,6 +51,7 @@ class Begun:
 
     parameters: Parameters
     version: int
+    warning: str = ""  # of slots that begin anew
 
 
 class ParameterLoader:
@@ -127,22 +128,27 @@ class ParameterLoader:
     ) -> Begun:
         optimizer.warm_up()
         version = max(loaded.version, min_version)
-        first_step = loaded.first_step
+        first_step, warning = loaded.first_step, ""
         if loaded.slots is None:
             slots = optimizer.slots(loaded.values.size, loaded.values)
         else:
             carried = carry_over(
-                optimizer, loaded.values, loaded.slots, written_by=loaded.written_by
+                optimizer,
+                loaded.values,
+                loaded.slots,
+                lacking=loaded.lacking,
+                written_by=loaded.written_by,
             )
             slots = carried.slots
             if not carried.steps_go_on:
                 first_step = version
-            if text := carried.warning(optimizer.name):
-                log.warning("%s", text)
+            warning = carried.warning(optimizer.name)
+            if warning:
+                log.warning("%s", warning)
         shard = ParameterShard(loaded.layout, self._place.index, loaded.values, slots)
         state, untrained = loaded.state, loaded.untrained
         origin = ParameterOrigin(
             version, first_step, loaded.last_pushes, state, {}, untrained
         )
         parameters = Parameters(shard, optimizer, origin=origin, compute=self._compute)
-        return Begun(parameters, loaded.version)
+        return Begun(parameters, loaded.version, warning)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,9 +12,13 @@ import pytest
 from elasticdl.checkpoint import reshard, store
 from elasticdl.checkpoint.layout import Manifest, tensor_name, version_dir
 from elasticdl.errors import CheckpointError
+from elasticdl.ps.carry_over import carry_over
+from elasticdl.ps.optimizers.optimizer import optimizer_from_json
 from elasticdl.tensor.placement import GradientKind, Layout, Variable, place
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ps.optimizers.cases import tree
 
 VARIABLES = (
     Variable("dense/kernel", (12, 5)),
@@ -22,6 +27,8 @@ VARIABLES = (
     Variable("scale", ()),
     Variable("odd|name", (3, 2, 2), GradientKind.FROZEN),
 )
+
+ADAM = json.dumps(tree("Adam", learning_rate=0.1))
 
 
 def full(variables: Sequence[Variable], seed: int) -> dict[str, np.ndarray]:
@@ -147,6 +154,46 @@ def test_missing_and_misshapen_variables_are_all_named(tmp_path: Path) -> None:
     assert "dense/bias: got" not in message
 
 
+@pytest.mark.parametrize("num_ps", [1, 2, 3])
+def test_slots_that_one_variable_lacks_begin_anew_there_alone(
+    tmp_path: Path, num_ps: int
+) -> None:
+    """A table that was frozen takes no slots of the others away, on any PS."""
+    values = full(VARIABLES, 0)
+    before = place([v for v in VARIABLES if v.name != "table"], 1)
+    slots = {"m": full(before.variables, 1), "v": full(before.variables, 2)}
+    tensors = reshard.shard_tensors(
+        before,
+        0,
+        flat(before, 0, values),
+        {name: flat(before, 0, slot) for name, slot in slots.items()},
+        scalars={},
+        states={"table": values["table"]},
+    )
+    meta = reshard.shard_meta(before, version=1, optimizer=ADAM)
+    entry = store.write_shard(tmp_path, 0, 1, tensors, meta)
+    store.write_manifest(
+        tmp_path, Manifest(job="j", strategy="s", version=1, shards=[entry])
+    )
+    layout = place(VARIABLES, num_ps)
+    new = np.zeros((33, 4), np.float32)
+    for ps in range(num_ps):
+        loaded = reshard.load_pieces(reshard.CheckpointReader(tmp_path), layout, ps)
+        np.testing.assert_array_equal(loaded.values, flat(layout, ps, values))
+        carried = carry_over(
+            optimizer_from_json(ADAM),
+            loaded.values,
+            loaded.slots,
+            lacking=loaded.lacking,
+            written_by=loaded.optimizer,
+        )
+        for name, slot in slots.items():
+            expected = flat(layout, ps, {**slot, "table": new})
+            np.testing.assert_array_equal(carried.slots[name], expected)
+        if any(layout.variables[p.variable].name == "table" for p in layout.pieces[ps]):
+            assert "no m of table, v of table that fits" in carried.warning("Adam")
+
+
 def test_slots_that_a_variable_does_not_have_are_left_out(tmp_path: Path) -> None:
     values = full(VARIABLES, 0)
     layout = place(VARIABLES, 1)
@@ -159,9 +206,9 @@ def test_slots_that_a_variable_does_not_have_are_left_out(tmp_path: Path) -> Non
     store.write_manifest(
         tmp_path, Manifest(job="j", strategy="s", version=1, shards=[entry])
     )
-    assert (
-        reshard.load_pieces(reshard.CheckpointReader(tmp_path), layout, 0).slots == {}
-    )
+    loaded = reshard.load_pieces(reshard.CheckpointReader(tmp_path), layout, 0)
+    lacking = [one.variable for one in loaded.lacking["m"]]
+    assert sorted(lacking) == sorted({v.name for v in VARIABLES} - {"scale"})
     assert reshard.load_all(tmp_path).slots["m"]["scale"] == 3
 
 
@@ -180,11 +227,19 @@ def rows(start: int, end: int) -> dict[str, np.ndarray]:
     return {name: np.ones((end - start, 2), np.float32)}
 
 
-@pytest.mark.parametrize("second", [rows(6, 10), rows(3, 10)])
+@pytest.mark.parametrize(
+    "shards",
+    [
+        [rows(0, 5), rows(6, 10)],
+        [rows(0, 5), rows(3, 10)],
+        [rows(5, 10), rows(5, 10)],  # as many as there have to be
+        [rows(0, 10), rows(0, 10)],
+    ],
+)
 def test_rows_that_are_absent_or_there_twice_are_refused(
-    tmp_path: Path, second: Mapping[str, np.ndarray]
+    tmp_path: Path, shards: Sequence[Mapping[str, np.ndarray]]
 ) -> None:
-    write_raw(tmp_path, [rows(0, 5), second])
+    write_raw(tmp_path, shards)
     with pytest.raises(CheckpointError, match="expected each of the rows 0 to 10 once"):
         reshard.load_pieces(
             reshard.CheckpointReader(tmp_path), place([Variable("w", (10, 2))], 1), 0

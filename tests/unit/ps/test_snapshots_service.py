@@ -329,7 +329,8 @@ def test_a_writer_says_how_many_bytes_the_disk_has(group, tmp_path):
         while not told or told[-1].pinned_only:
             told += ps.servers[0].figures().snapshots
             ps.servers[0]._changed.wait(0.01)
-    assert {64 << 20, 128 << 20} & {done.written for done in told}
+    assert max(done.written for done in told) >= 64 << 20
+    assert len({done.written for done in told}) > 2
     assert told[-1].file.bytes > 64 << 20
 
 

@@ -7,6 +7,7 @@ Owns the answers to them; those of PS are in `master.calls.ps_heartbeats`. Calle
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NoReturn
 
@@ -148,7 +149,7 @@ class Heartbeats:
         if worker.group_figures.round:
             # It made a step; a member that does not lead leases nothing.
             self._parts.membership.works(member, now=now)
-        self._warn(worker.warnings, now=now)
+        warn(self._job, worker.warnings, now=now)
         for done in worker.snapshots:
             self._parts.checkpoints.take(0, done, now=now)
         patience = 2.0 ** min(self._parts.membership.hangs, 30)
@@ -158,14 +159,6 @@ class Heartbeats:
         if hung or was != worker.phase:
             self._parts.signals.wake()
         return self._leasing.renew(member, list(worker.lease_ids), now=now)
-
-    def _warn(self, warnings: tuple[str, ...], *, now: float) -> None:
-        """Tell people what workers warn of in the model and the data, once."""
-        known = self._job.warnings
-        for text in warnings:
-            if text not in known and len(known) < _MOST_WARNINGS:
-                known.append(text)
-                self._parts.signals.diary.say(AttentionNeeded(time=now, message=text))
 
     def worker_reply(self, request: WorkerHeartbeat, lost: list[int]) -> WorkerOrders:
         """Return the answer to a worker's heartbeat. Raises FencedError."""
@@ -204,6 +197,15 @@ class Heartbeats:
             group=group or self._reply.group,
             awaited_version=awaited,
         )
+
+
+def warn(job: Job, warnings: Iterable[str], *, now: float) -> None:
+    """Tell people what replicas warn of: model, data, checkpoint. Each once."""
+    known = job.warnings
+    for text in warnings:
+        if text and text not in known and len(known) < _MOST_WARNINGS:
+            known.append(text)
+            job.parts.signals.diary.say(AttentionNeeded(time=now, message=text))
 
 
 def fall_back(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from elasticdl.job.heartbeats import PsHeartbeat, PsOrders
 from elasticdl.job.words import JobState
-from elasticdl.master.calls.heartbeats import fall_back
+from elasticdl.master.calls.heartbeats import fall_back, warn
 from elasticdl.master.job_state import Job
 from elasticdl.master.model.ps_group import PsGroup
 
@@ -31,6 +31,7 @@ class PsHeartbeats:
         if status.unloadable:
             reason = status.unloadable_reason
             fall_back(self._job, member, status.unloadable, reason, now=now)
+        warn(self._job, [status.warning], now=now)
         first = self._group.heard(member, status, now=now)
         self._parts.table.heard(member)
         if first:

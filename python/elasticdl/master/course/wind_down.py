@@ -189,7 +189,8 @@ class WindDown:
     async def _without_checkpoint(self, ending: JobEnding, *, asked: bool) -> JobEnding:
         """Return the end with why the newest training is in no checkpoint."""
         job, checkpoints = self._job, self._parts.checkpoints
-        if not (self._parts.holder.begun and job.trains) or checkpoints.up_to_date:
+        trained = self._parts.holder.begun and job.trains and job.joined
+        if not trained or checkpoints.up_to_date:
             return ending  # nothing was trained since the newest one
         # Those of a disk that does not answer may be there.
         await within(END_SECONDS, checkpoints.look(), str(checkpoints.directory))

@@ -221,14 +221,19 @@ class LocalState:
         missing = []
         for slot in slots:
             stored = whole.slots.get(slot, {})
+            lacking = []
             for name, variable in self._slots.get(slot, {}).items():
                 array = stored.get(name)
                 if array is not None and array.shape == tuple(variable.shape):
                     assign(variable, array)
                 else:
-                    missing.append(slot)
+                    lacking.append(name)
                     if slot == AVERAGE or slot in self._as_values:
                         self._begin_as_values({name: variable})
+            if len(lacking) < len(self._slots.get(slot, {})):
+                missing += [f"{slot} of {name}" for name in lacking]
+            elif lacking:
+                missing.append(slot)
         _tell_new(path, missing)
 
     def _equals_values(self, slot: dict[str, Any]) -> bool:

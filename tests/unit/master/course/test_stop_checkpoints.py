@@ -72,9 +72,9 @@ def test_a_stop_waits_for_a_worker_whose_model_the_disk_takes_slowly(rig) -> Non
     """It is in a step for longer than any step takes, and not hung."""
 
     async def story(rig) -> None:
-        rig.world.writes_seconds = 3.0
         async with rig.serving() as master:
             await begun(rig, master)
+            rig.world.writes_seconds = 3.0
             master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
             report = await rig.ended()
         check(rig, report)
