@@ -1,5 +1,6 @@
 """What `checkpoint.initFrom` means, and what is taken when it cannot be loaded."""
 
+import asyncio
 import errno
 from pathlib import Path
 
@@ -48,6 +49,33 @@ def test_init_from_a_folder_takes_the_next_older_checkpoint_for_a_damaged_one(
     older = checkpoint_of(rig.root / "old", 5)
     damaged = checkpoint_of(rig.root / "old", 9)
     rig.run(story, checkpoint__init_from=str(rig.root / "old"), **job)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_job_has_no_checkpoint_of_its_own_before_a_worker_knows_that_its_model_fits(
+    rig, stopped
+) -> None:
+    """PS have that of `initFrom`, which may be another model's, and part after part."""
+
+    async def story(rig) -> None:
+        rig.world.can_load = "worker-0"  # it waits for `go`
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: master.job.parts.holder.known)
+            await asyncio.sleep(0.5)
+            assert master.job.parts.checkpoints.request is None
+            if stopped:
+                master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            rig.world.go.set()
+            report = await rig.ended()
+        if stopped:
+            assert report.message == "by the test"  # nothing was trained
+            assert master.job.parts.checkpoints.newest is None
+        else:
+            assert report.status is JobState.SUCCEEDED
+
+    given = checkpoint_of(rig.root / "old", 5)
+    rig.run(story, checkpoint__init_from=given, worker__replicas=1)
 
 
 def test_a_checkpoint_on_a_volume_that_is_away_at_the_start_is_waited_for(
