@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.checkpoint.layout import AVERAGE
-from elasticdl.checkpoint.optimizer_kind import class_name, parsed, same_kind
+from elasticdl.checkpoint.optimizer_kind import class_name, listed, parsed, same_kind
 from elasticdl.checkpoint.reshard import Lacking
 from elasticdl.ps.optimizers.optimizer import ACCUMULATOR, Optimizer
 
@@ -42,7 +42,7 @@ class CarriedOver:
             return ""
         if self.steps_go_on:
             return (
-                f"the checkpoint has no {', '.join(self.new)} that fits {name} as the "
+                f"the checkpoint has no {listed(self.new)} that fits {name} as the "
                 "job has it: they begin anew"
             )
         return (

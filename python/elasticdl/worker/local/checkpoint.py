@@ -24,7 +24,7 @@ from elasticdl.checkpoint.layout import (
     OWN_RATE,
     SET_RATE,
 )
-from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
+from elasticdl.checkpoint.optimizer_kind import class_name, listed, same_kind
 from elasticdl.errors import CheckpointError, UnfitError
 from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone
 from elasticdl.model.optimizers import inner_optimizer
@@ -259,7 +259,7 @@ def _tell_new(path: Path, missing: Sequence[str]) -> None:
         log.warning(
             "%s has no %s that fits the job's optimizer: they begin anew",
             path,
-            ", ".join(sorted(set(missing))),
+            listed(sorted(set(missing))),
         )
 
 
