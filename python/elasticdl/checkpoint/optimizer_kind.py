@@ -1,7 +1,8 @@
 """Which optimizers keep the same slots and mean the same by them.
 
-Owns that rule, how slots are named in a sentence, and reading an optimizer's class from its JSON. Called by PS and by
-strategy local when a checkpoint is loaded for the job's optimizer.
+Owns that rule, how slots are named in a sentence, and reading an optimizer's class from
+its JSON. Called by PS and by strategy local when a checkpoint is loaded for the job's
+optimizer.
 """
 
 from __future__ import annotations
