@@ -143,6 +143,7 @@ class Replica:
                 version=self.world.version,
                 bytes=self.world.bytes if status.initialized else 0,
                 pushes=status.pushes + 1,  # somebody always trains in this world
+                warning=self.world.warning,
                 snapshots=tuple(pinned.values()),
             )
             if self.name in self.world.mute:

@@ -78,6 +78,16 @@ def test_a_job_has_no_checkpoint_of_its_own_before_a_worker_knows_that_its_model
     rig.run(story, checkpoint__init_from=given, worker__replicas=1)
 
 
+def test_what_ps_do_not_take_over_is_a_warning_of_the_job(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.warning = "the checkpoint has no m"
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.warnings == ["the checkpoint has no m"]  # of two PS
+
+    rig.run(story, checkpoint__init_from=checkpoint_of(rig.root / "old", 5))
+
+
 def test_a_checkpoint_on_a_volume_that_is_away_at_the_start_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ class World:
         self.before: Callable[[Task], Awaitable[None]] | None = None
         self.pulled: int | None = None  # version of the values that all workers hold
         self.bytes = 0  # that each PS holds
+        self.warning = ""  # of each PS, of what it has not taken over
         self.handed: int | None = None  # version of the values handed to a PS
 
     def pausing(self) -> bool:
