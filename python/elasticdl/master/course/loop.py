@@ -135,15 +135,13 @@ class MasterLoop:
                 job.end(JobState.SUCCEEDED, job.message, ExitCode.OK)
             await self._hold_to_the_end()
             ending = job.ending or JobEnding(JobState.SUCCEEDED, "", ExitCode.OK)
-            return await self._while_told(self._wind_down().run(ending))
+            end = WindDown(job, self._runner, unheard=self._unheard)
+            return await self._while_told(end.run(ending))
         finally:
             for task in [*tasks, *self._passing()]:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-
-    def _wind_down(self) -> WindDown:
-        return WindDown(self._job, self._runner, unheard=self._unheard)
 
     async def _hold_to_the_end(self) -> None:
         """Carry out the last stops. Raises SupersededError."""

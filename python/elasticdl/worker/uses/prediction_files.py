@@ -22,6 +22,10 @@ from elasticdl.job.words import OTHER_OUTPUT
 Columns = dict[str, list[Any]]
 
 
+_ONE_EACH = (
+    "expected one row for each record; let predict_step return such outputs, or write "
+    "a PredictionOutputsProcessor"
+)
 # Columns that say which record a prediction is of.
 SOURCE, RECORD = "source", "record"
 
@@ -95,9 +99,7 @@ def _rows_of(name: str, value: Any) -> np.ndarray[Any, Any]:
     array = np.asarray(value)
     if not array.ndim:
         raise UserCodeError(
-            f"the model's output `{name}` is one number for a batch, expected one row "
-            "for each record; let predict_step return such outputs, or write a "
-            "PredictionOutputsProcessor"
+            f"the model's output `{name}` is one number for a batch, {_ONE_EACH}"
         )
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 
@@ -111,9 +113,7 @@ def of_records(columns: Columns, source: str, numbers: Sequence[int] | None) -> 
     rows = {name: len(column) for name, column in columns.items()}
     if len(set(rows.values())) > 1:
         raise UserCodeError(
-            f"the model's outputs have different numbers of rows: {rows}, expected one "
-            "for each record; let predict_step return such outputs, or write a "
-            "PredictionOutputsProcessor"
+            f"the model's outputs have different numbers of rows: {rows}, {_ONE_EACH}"
         )
     if numbers is None:
         return columns
@@ -121,8 +121,7 @@ def of_records(columns: Columns, source: str, numbers: Sequence[int] | None) -> 
     if count != len(numbers):
         raise UserCodeError(
             f"the model's outputs have {count} rows for {len(numbers)} records, "
-            "expected one for each; let predict_step return such outputs, or write a "
-            "PredictionOutputsProcessor"
+            f"{_ONE_EACH}"
         )
     if taken := {SOURCE, RECORD} & set(columns):
         raise UserCodeError(
